@@ -3,13 +3,14 @@
 use std::fs;
 use std::path::Path;
 
+use super::LakeError;
 use super::compare::{Change, Comparison, Side, compare};
 use super::definition::{Contents, read_contents};
 use super::describe::{Description, describe};
 use super::freeze::{FreezeOptions, freeze};
+use super::restore::restore;
 use super::working::{flush_inlined, require_no_transaction};
 use super::working_copy::{Checkout, WorkingCopy};
-use super::{LakeError, restore};
 use crate::engine::Connection;
 use crate::format::{Author, FDL_VERSION, Record, Sha256, Timestamp, VersionId, layout};
 
@@ -89,7 +90,13 @@ pub fn commit(
         parent,
         committed: false,
         tables_changed: comparison.changed() as u64,
-        notes: comparison.warnings.iter().cloned().chain(warning.clone()).chain(left_by_dbt(&frozen.contents)).collect(),
+        notes: comparison
+            .warnings
+            .iter()
+            .cloned()
+            .chain(warning.clone())
+            .chain(left_by_dbt(&frozen.contents))
+            .collect(),
         description,
     };
     checkout.snapshot = frozen.snapshot;
@@ -187,5 +194,9 @@ fn left_by_dbt(contents: &Contents) -> Option<String> {
         })
         .filter(|name| name.ends_with("__dbt_tmp") || name.ends_with("__dbt_backup"))
         .collect();
-    if left.is_empty() { None } else { Some(format!("left over from a dbt run and part of this version: {}", left.join(", "))) }
+    if left.is_empty() {
+        None
+    } else {
+        Some(format!("left over from a dbt run and part of this version: {}", left.join(", ")))
+    }
 }

@@ -36,8 +36,6 @@ pub struct Schema {
 /// A table: how it is defined, and the files that hold its rows.
 #[derive(Debug, Clone)]
 pub struct Table {
-    /// DuckLake's number for it.
-    pub id: i64,
     /// Its name.
     pub name: String,
     /// How it is defined.
@@ -121,7 +119,8 @@ pub struct StoredRows {
 impl Table {
     /// The number of rows: those in the files less those deleted.
     pub fn rows(&self) -> u64 {
-        let rows = |file: &DataFile| file.file.rows.saturating_sub(file.deletes.as_ref().map_or(0, |deletes| deletes.rows));
+        let rows =
+            |file: &DataFile| file.file.rows.saturating_sub(file.deletes.as_ref().map_or(0, |deletes| deletes.rows));
         self.files.iter().map(rows).sum()
     }
 }
@@ -149,7 +148,10 @@ pub fn read_contents(connection: &Connection, frozen: &Path) -> Result<Contents,
     let attached = connection.attach(&frozen.to_string_lossy(), "TYPE duckdb, READ_ONLY")?;
     let tables = copy::tables(connection, attached.name())?;
     if !tables.contains_key("ducklake_snapshot") {
-        return Err(LakeError::Corrupt { object: "the catalog".to_owned(), why: "it is no DuckLake catalog".to_owned() });
+        return Err(LakeError::Corrupt {
+            object: "the catalog".to_owned(),
+            why: "it is no DuckLake catalog".to_owned(),
+        });
     }
     let reader = Reader { connection, database: identifier(attached.name()), tables };
     let contents = reader.contents()?;
@@ -173,7 +175,12 @@ impl Reader<'_> {
     }
 
     fn contents(&self) -> Result<Contents, LakeError> {
-        let mut contents = Contents { ducklake: self.format()?, macros: self.macros()?, former: self.former()?, ..Contents::default() };
+        let mut contents = Contents {
+            ducklake: self.format()?,
+            macros: self.macros()?,
+            former: self.former()?,
+            ..Contents::default()
+        };
         let (mut tables, mut views) = (self.table_lists()?, self.views()?);
         for row in self.rows(
             "SELECT s.schema_id::BIGINT, s.schema_name, g.value FROM {db}.ducklake_schema s \
@@ -208,7 +215,6 @@ impl Reader<'_> {
         )? {
             let id = row.integer(1)?;
             tables.entry(row.integer(0)?).or_default().push(Table {
-                id,
                 name: row.text(2)?.to_owned(),
                 definition: Definition {
                     comment: row.optional_text(3)?.map(str::to_owned),
@@ -363,7 +369,9 @@ impl Reader<'_> {
              FROM {db}.ducklake_macro m JOIN {db}.ducklake_schema s ON s.schema_id = m.schema_id AND s.end_snapshot IS NULL \
              JOIN {db}.ducklake_macro_impl i ON i.macro_id = m.macro_id WHERE m.end_snapshot IS NULL GROUP BY ALL",
         )?;
-        rows.iter().map(|row| Ok(((row.text(0)?.to_owned(), row.text(1)?.to_owned()), row.text(2)?.to_owned()))).collect()
+        rows.iter()
+            .map(|row| Ok(((row.text(0)?.to_owned(), row.text(1)?.to_owned()), row.text(2)?.to_owned())))
+            .collect()
     }
 }
 
@@ -372,7 +380,10 @@ const DEEPEST: usize = 64;
 
 fn data_type(row: &Row, children: &BTreeMap<(i64, Option<i64>), Vec<&Row>>, depth: usize) -> Result<String, LakeError> {
     if depth > DEEPEST {
-        return Err(LakeError::Corrupt { object: "the catalog".to_owned(), why: "a column type has no end".to_owned() });
+        return Err(LakeError::Corrupt {
+            object: "the catalog".to_owned(),
+            why: "a column type has no end".to_owned(),
+        });
     }
     let name = row.text(4)?;
     let parts = children.get(&(row.integer(0)?, Some(row.integer(1)?))).map(Vec::as_slice).unwrap_or_default();

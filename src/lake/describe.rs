@@ -98,9 +98,7 @@ fn list(files: &[DataFile], data_dir: &DataDir) -> Result<Vec<format::DataFile>,
                 rows: file.file.rows,
                 bytes: file.file.bytes,
                 deletes: match &file.deletes {
-                    Some(deletes) => {
-                        Some(DeleteFile { path: key(deletes)?, rows: deletes.rows, bytes: deletes.bytes })
-                    }
+                    Some(deletes) => Some(DeleteFile { path: key(deletes)?, rows: deletes.rows, bytes: deletes.bytes }),
                     None => None,
                 },
             })

@@ -49,11 +49,7 @@ pub fn find_database(connection: &Connection, alias: &str) -> Result<Option<Data
 ///
 /// # Errors
 /// [`LakeError::AliasTaken`] when the name belongs to something else, or DuckDB's.
-pub fn free_alias(
-    connection: &Connection,
-    alias: &str,
-    ours: impl FnOnce(&Database) -> bool,
-) -> Result<(), LakeError> {
+pub fn free_alias(connection: &Connection, alias: &str, ours: impl FnOnce(&Database) -> bool) -> Result<(), LakeError> {
     let Some(database) = find_database(connection, alias)? else {
         return Ok(());
     };

@@ -46,11 +46,7 @@ pub(super) fn make_relative(connection: &Connection, database: &str, prefixes: &
         ))?;
         if let Some(row) = outside.first() {
             return Err(LakeError::OutsideDataDir {
-                table: format!(
-                    "{}.{}",
-                    row.optional_text(0)?.unwrap_or("?"),
-                    row.optional_text(1)?.unwrap_or("?")
-                ),
+                table: format!("{}.{}", row.optional_text(0)?.unwrap_or("?"), row.optional_text(1)?.unwrap_or("?")),
                 path: row.text(2)?.to_owned(),
             });
         }
@@ -99,7 +95,9 @@ fn relative_table_folders(connection: &Connection, database: &str, prefixes: &[S
          SELECT path, path_is_relative FROM {database}.main.ducklake_table) WHERE NOT path_is_relative LIMIT 1"
     ))?;
     match outside.first() {
-        Some(row) => Err(LakeError::OutsideDataDir { table: "a table's folder".to_owned(), path: row.text(0)?.to_owned() }),
+        Some(row) => {
+            Err(LakeError::OutsideDataDir { table: "a table's folder".to_owned(), path: row.text(0)?.to_owned() })
+        }
         None => Ok(()),
     }
 }
@@ -116,9 +114,8 @@ fn write_out_folders(connection: &Connection, database: &str, schema: i64) -> Re
 }
 
 fn move_to_data_folder(connection: &Connection, database: &str, table: i64, key: &str) -> Result<(), LakeError> {
-    let schema = connection.row(&format!(
-        "SELECT max(schema_id)::BIGINT FROM {database}.main.ducklake_table WHERE table_id = {table}"
-    ))?;
+    let schema = connection
+        .row(&format!("SELECT max(schema_id)::BIGINT FROM {database}.main.ducklake_table WHERE table_id = {table}"))?;
     write_out_folders(connection, database, schema.integer(0)?)?;
     for (files, _) in FILE_TABLES {
         connection.execute(&format!(

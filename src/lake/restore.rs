@@ -7,9 +7,9 @@
 
 use std::path::Path;
 
+use super::LakeError;
 use super::compare::TableChange;
 use super::copy::{self, Tables};
-use super::LakeError;
 use crate::engine::{Connection, Row, identifier, literal};
 
 /// Tables whose rows belong to a table's number and are valid from one snapshot to another.
@@ -237,7 +237,8 @@ impl<'a> Restore<'a> {
             "UPDATE {to}.ducklake_table_stats SET next_row_id = greatest(next_row_id, {}) WHERE table_id = {then}",
             next_row.integer(0)?
         ))?;
-        if self.to_tables.get("ducklake_schema_versions").is_some_and(|columns| columns.iter().any(|c| c == "table_id")) {
+        if self.to_tables.get("ducklake_schema_versions").is_some_and(|columns| columns.iter().any(|c| c == "table_id"))
+        {
             self.execute(&format!(
                 "INSERT INTO {to}.ducklake_schema_versions (begin_snapshot, schema_version, table_id) \
                  VALUES ({}, {}, {then})",
@@ -249,9 +250,9 @@ impl<'a> Restore<'a> {
     }
 
     fn versioned(&self) -> impl Iterator<Item = (&'static str, &'static str)> + '_ {
-        VERSIONED.into_iter().filter(|(table, _)| {
-            self.to_tables.contains_key(*table) && self.from_tables.contains_key(*table)
-        })
+        VERSIONED
+            .into_iter()
+            .filter(|(table, _)| self.to_tables.contains_key(*table) && self.from_tables.contains_key(*table))
     }
 
     /// Inserts rows `r` of the parent. Given a pair they begin with our snapshot, in the schema the table is in now.

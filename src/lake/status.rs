@@ -39,12 +39,8 @@ pub fn uncommitted(
     }
     let folder = tempfile::tempdir().map_err(|source| LakeError::io("create", &std::env::temp_dir(), source))?;
     let catalog = folder.path().join(layout::CATALOG);
-    let options = FreezeOptions {
-        data_path: &checkout.data_path,
-        data_prefixes,
-        keep_snapshots: false,
-        allow_encrypted: true,
-    };
+    let options =
+        FreezeOptions { data_path: &checkout.data_path, data_prefixes, keep_snapshots: false, allow_encrypted: true };
     freeze(connection, working, &catalog, &options)?;
     let contents = read_contents(connection, &catalog)?;
     let tip = tip.map(|folder| folder.join(layout::CATALOG));
