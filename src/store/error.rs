@@ -1,0 +1,59 @@
+//! Why a store could not do what was asked.
+
+/// Why a store could not do what was asked. A closed list: every store maps its own errors to these.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// There is no object at the key.
+    #[error("{key} does not exist")]
+    NotFound {
+        /// The key that was asked for.
+        key: String,
+    },
+    /// The store does not let this caller do it.
+    #[error("no permission to {action} {key}")]
+    Permission {
+        /// The key that was asked for.
+        key: String,
+        /// A verb: `read`, `write`, `list`, `delete`.
+        action: &'static str,
+        /// What the store said.
+        source: Source,
+    },
+    /// The key cannot be a key of a repository.
+    #[error("{key:?} is not a key of a repository: {why}")]
+    BadKey {
+        /// The key that was asked for.
+        key: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// No room left to write.
+    #[error("no space left to write {key}")]
+    NoSpace {
+        /// The key that was to be written.
+        key: String,
+        /// What the store said.
+        source: Source,
+    },
+    /// This store cannot do this at all (listing over plain HTTP, say).
+    #[error("{store} cannot {action}")]
+    Unsupported {
+        /// The kind of store, for people: `a plain HTTP server`.
+        store: &'static str,
+        /// A verb phrase: `list objects`.
+        action: &'static str,
+    },
+    /// Anything else: unreachable, timed out, an answer that makes no sense. A write may or may not have happened.
+    #[error("could not {action} {key}: {source}")]
+    Failed {
+        /// The key that was asked for.
+        key: String,
+        /// A verb: `read`, `write`, `list`, `delete`.
+        action: &'static str,
+        /// What went wrong.
+        source: Source,
+    },
+}
+
+/// The cause behind a [`StoreError`].
+pub type Source = Box<dyn std::error::Error + Send + Sync>;
