@@ -1,7 +1,7 @@
 //! fdl: Git for DuckLake datasets, as a DuckDB loadable extension.
 //!
 //! The layers, each knowing only those above it in this list:
-//! [`format`] (what the files are), [`store`] (where they are), [`repo`] (what is done to a repository).
+//! [`mod@format`] (what the files are), [`store`] (where they are), [`repo`] (what is done to a repository).
 
 pub mod format;
 pub mod repo;
