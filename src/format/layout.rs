@@ -1,0 +1,141 @@
+//! The key of every file of a repository (format.md section 1).
+
+use super::error::FormatError;
+use super::version_id::VersionId;
+
+/// The settings.
+pub const FDL_JSON: &str = "fdl.json";
+/// The default branch.
+pub const HEAD: &str = "HEAD";
+/// Every ref and the version it holds.
+pub const REFS_JSON: &str = "refs.json";
+/// The folder of all refs.
+pub const REFS: &str = "refs/";
+/// The folder of all versions.
+pub const VERSIONS: &str = "versions/";
+/// The folder of source files.
+pub const SOURCES: &str = "sources/";
+
+/// The name of a version's record in its folder.
+pub const VERSION_JSON: &str = "version.json";
+/// The name of the signature of a version's record.
+pub const SIGNATURE: &str = "version.json.sig";
+/// The name of the frozen catalog.
+pub const CATALOG: &str = "ducklake.duckdb";
+/// The name of the file that describes what a version holds.
+pub const DATASET_JSON: &str = "dataset.json";
+/// The name of the list of data files.
+pub const FILES_JSON: &str = "files.json";
+/// The folder of catalogs in other formats.
+pub const CATALOGS: &str = "catalogs/";
+/// The name of the mark of a version that is past retention or withdrawn.
+pub const EXPIRED_JSON: &str = "expired.json";
+
+/// The folder of a version, with `/` at the end.
+#[must_use]
+pub fn version(id: VersionId) -> String {
+    format!("{VERSIONS}{id}/")
+}
+
+/// A version's record, written last in its folder.
+#[must_use]
+pub fn version_json(id: VersionId) -> String {
+    format!("{VERSIONS}{id}/{VERSION_JSON}")
+}
+
+/// The SSH signature of a version's record.
+#[must_use]
+pub fn signature(id: VersionId) -> String {
+    format!("{VERSIONS}{id}/{SIGNATURE}")
+}
+
+/// A version's frozen catalog.
+#[must_use]
+pub fn catalog(id: VersionId) -> String {
+    format!("{VERSIONS}{id}/{CATALOG}")
+}
+
+/// A version's catalog in another DuckLake format; the name of the format has been checked by [`check_format`].
+#[must_use]
+pub fn other_catalog(id: VersionId, format: &str) -> String {
+    format!("{VERSIONS}{id}/{CATALOGS}{format}.duckdb")
+}
+
+/// What a version holds, described.
+#[must_use]
+pub fn dataset(id: VersionId) -> String {
+    format!("{VERSIONS}{id}/{DATASET_JSON}")
+}
+
+/// The data files of a version's tables.
+#[must_use]
+pub fn files(id: VersionId) -> String {
+    format!("{VERSIONS}{id}/{FILES_JSON}")
+}
+
+/// The mark of a version past retention or withdrawn.
+#[must_use]
+pub fn expired(id: VersionId) -> String {
+    format!("{VERSIONS}{id}/{EXPIRED_JSON}")
+}
+
+/// The version whose folder holds a key, and the rest of the key. Nothing for keys elsewhere.
+#[must_use]
+pub fn in_version(key: &str) -> Option<(VersionId, &str)> {
+    let (id, rest) = key.strip_prefix(VERSIONS)?.split_once('/')?;
+    Some((id.parse().ok()?, rest))
+}
+
+/// Checks the name of a DuckLake format, which becomes part of a key: `0.3`, `1.0`, `1.1-dev.1`.
+///
+/// # Errors
+/// [`FormatError::BadValue`] names the rule it breaks.
+pub fn check_format(format: &str) -> Result<(), FormatError> {
+    let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b".-".contains(&b);
+    let good = (1..=32).contains(&format.len())
+        && format.bytes().all(allowed)
+        && format.bytes().next().is_some_and(|b| b.is_ascii_digit())
+        && !format.contains("..")
+        && !format.ends_with('.');
+    if good {
+        return Ok(());
+    }
+    Err(FormatError::value("a DuckLake format", format, "it must be a version such as 1.0"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys() {
+        let id: VersionId = "019a3c4e-7c1b-7d3a-9a55-0f2b6c1d9e10".parse().unwrap();
+        let folder = "versions/019a3c4e-7c1b-7d3a-9a55-0f2b6c1d9e10/";
+        assert_eq!(version(id), folder);
+        for (key, name) in [
+            (version_json(id), "version.json"),
+            (signature(id), "version.json.sig"),
+            (catalog(id), "ducklake.duckdb"),
+            (other_catalog(id, "0.3"), "catalogs/0.3.duckdb"),
+            (dataset(id), "dataset.json"),
+            (files(id), "files.json"),
+            (expired(id), "expired.json"),
+        ] {
+            assert_eq!(key, format!("{folder}{name}"));
+            assert_eq!(in_version(&key), Some((id, name)));
+        }
+        for other in ["fdl.json", "versions/", "versions/x/version.json", "data/versions/x", "versions"] {
+            assert_eq!(in_version(other), None);
+        }
+    }
+
+    #[test]
+    fn names_of_formats() {
+        for good in ["0.3", "1.0", "1", "1.1-dev.1"] {
+            assert!(check_format(good).is_ok(), "{good}");
+        }
+        for bad in ["", "..", "1..0", "../x", "1/0", "a", ".1", "1.", "1.0 ", "1.0\n", &"1".repeat(40)] {
+            assert!(check_format(bad).is_err(), "{bad}");
+        }
+    }
+}
