@@ -1,11 +1,5 @@
 //! Many writers and one ref in a folder: in threads, in processes, and in processes that are killed.
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that cannot go on fails"
-)]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 
 use std::env;
 use std::fs::{self, File, OpenOptions};

@@ -1,5 +1,5 @@
 //! What a folder promises beyond the contract of all stores: it leads nowhere else, and tells files from leftovers.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -140,6 +140,22 @@ async fn leftovers_and_strangers_are_no_objects() {
 }
 
 #[tokio::test]
+async fn sweeps_up_after_killed_writers() {
+    let (_folder, root) = temp();
+    let store = store(&root);
+    store.put("data/t/x", body("x")).await.unwrap();
+    store.put("data/t/x", body("y")).await.unwrap();
+    let leftover = root.join("data/t/.fdl-0123456789abcdef.tmp");
+    fs::write(&leftover, "12345").unwrap();
+    let touched = fs::metadata(&leftover).unwrap().modified().unwrap().into();
+    assert_eq!(store.sweep(touched).await.unwrap(), 0);
+    assert!(leftover.exists());
+    assert_eq!(store.sweep(touched + chrono::TimeDelta::seconds(1)).await.unwrap(), 5);
+    assert!(!leftover.exists() && root.join(".fdl-lock").exists());
+    assert_eq!(keys(&store, "").await.unwrap(), ["data/t/x"]);
+}
+
+#[tokio::test]
 async fn folders_of_refs_go_when_they_are_empty() {
     let (_folder, root) = temp();
     let store = store(&root);
@@ -193,7 +209,7 @@ async fn folders_come_and_go_under_writers() {
         let store = store.clone();
         tokio::spawn(async move {
             let key = format!("refs/heads/shared/{number}");
-            for _ in 0..20 {
+            for _ in 0..50 {
                 let written = store.put_if_absent(&key, Bytes::from_static(b"x")).await.unwrap();
                 assert_eq!(written, ConditionalWrite::Written);
                 store.delete(&key).await.unwrap();

@@ -79,3 +79,50 @@ pub(super) fn io_error(key: &str, action: &'static str, error: io::Error) -> Sto
         _ => StoreError::Failed { key, action, source },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the file system's own numbers come to.
+    #[cfg(unix)]
+    #[test]
+    fn maps_errors_of_the_file_system() {
+        let map = |number, action| io_error("k", action, io::Error::from_raw_os_error(number));
+        for number in [libc::EACCES, libc::EPERM, libc::EROFS] {
+            let error = map(number, "write");
+            assert!(matches!(error, StoreError::Permission { action: "write", .. }), "{error:?}");
+        }
+        for number in [libc::ENOSPC, libc::EDQUOT] {
+            let error = map(number, "write");
+            assert!(matches!(error, StoreError::NoSpace { .. }), "{error:?}");
+        }
+        for number in [libc::ENOENT, libc::ENOTDIR, libc::EISDIR] {
+            let error = map(number, "read");
+            assert!(matches!(error, StoreError::NotFound { .. }), "{error:?}");
+        }
+        for number in [libc::ENOTDIR, libc::EISDIR, libc::ENOTEMPTY, libc::ENAMETOOLONG] {
+            let error = map(number, "write");
+            assert!(matches!(error, StoreError::BadKey { .. }), "{error:?}");
+        }
+        let error = map(libc::EIO, "write");
+        assert!(matches!(error, StoreError::Failed { .. }), "{error:?}");
+    }
+
+    #[test]
+    fn a_missing_file_of_this_machine_is_no_missing_object() {
+        let error = local_error(Path::new("/x"), "read", io::ErrorKind::NotFound.into());
+        assert!(matches!(error, StoreError::Failed { .. }), "{error:?}");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_filled_leaves_everything_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("file");
+        std::fs::write(&target, "kept").unwrap();
+        let failed = replace_file(&target, |_| Err::<(), _>(io::ErrorKind::BrokenPipe.into()));
+        assert!(failed.is_err());
+        assert_eq!(std::fs::read_to_string(&target).unwrap(), "kept");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}

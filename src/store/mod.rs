@@ -5,6 +5,7 @@ use std::path::Path;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use chrono::{DateTime, Utc};
 use futures::stream::BoxStream;
 
 mod error;
@@ -73,6 +74,13 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Every object whose key begins with `prefix` (a folder that ends in `/`, or empty for all), in no order.
     /// Files that a write left behind half-way are not objects.
     fn list(&self, prefix: &str) -> BoxStream<'_, Result<ObjectMeta, StoreError>>;
+
+    /// Removes what killed writers left half-way and no listing shows, if it was last touched before a time (of the
+    /// store's own clock). Returns how many bytes that frees. Nothing to do where writes leave nothing behind.
+    async fn sweep(&self, before: DateTime<Utc>) -> Result<u64, StoreError> {
+        let _ = before;
+        Ok(0)
+    }
 
     /// Deletes an object. One that is not there is no error.
     async fn delete(&self, key: &str) -> Result<(), StoreError>;

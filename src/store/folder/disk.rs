@@ -1,7 +1,7 @@
 //! The blocking half of a folder store: what each request does on the disk.
 
 use std::fs::{self, File, Metadata};
-use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,14 +11,9 @@ use chrono::{DateTime, Utc};
 use tempfile::NamedTempFile;
 
 use super::lock::Lock;
-use crate::store::local::{io_error, is_temp, local_error, replace_file, temp_in};
+use super::place::{Place, remove_empty};
+use crate::store::local::{io_error, local_error, replace_file};
 use crate::store::{Body, ConditionalWrite, ETag, Object, ObjectMeta, StoreError, key};
-
-/// How often a write makes its folder anew when a delete took it away in between.
-const FOLDER_TRIES: usize = 10;
-
-/// A half-written object under `refs/`, a moment's work, belongs to nobody after this time.
-const ABANDONED: Duration = Duration::from_secs(3600);
 
 #[derive(Debug)]
 pub(super) struct Disk {
@@ -31,14 +26,6 @@ pub(super) struct Disk {
     pub(super) lock_wait: Duration,
     /// Whether to try an atomic create. Always, but in the test of the way around it.
     pub(super) atomic_create: bool,
-}
-
-/// Where an object is or would be.
-struct Place<'a> {
-    key: &'a str,
-    path: PathBuf,
-    /// What is there now.
-    found: Option<Metadata>,
 }
 
 impl Disk {
@@ -80,9 +67,9 @@ impl Disk {
 
     pub(super) fn put(&self, key: &str, body: &Body) -> Result<(), StoreError> {
         let place = self.locate(key, "write")?;
-        let whole = write_beside(&place, body)?;
+        let whole = place.write_beside(body)?;
         let lock = self.lock(key, "write")?;
-        rename(whole, &place)?;
+        place.replace(whole)?;
         drop(lock);
         self.sync_folders(&place)
     }
@@ -94,7 +81,7 @@ impl Disk {
             Some(_) => return Ok(ConditionalWrite::Refused),
             None => {}
         }
-        let whole = write_beside(&place, &Body::Bytes(bytes))?;
+        let whole = place.write_beside(&Body::Bytes(bytes))?;
         let written = self.create(whole, &place)?;
         if written == ConditionalWrite::Written {
             self.sync_folders(&place)?;
@@ -113,12 +100,12 @@ impl Disk {
             return Ok(ConditionalWrite::Refused);
         }
         let place = self.locate(key, "write")?;
-        let whole = write_beside(&place, &Body::Bytes(bytes))?;
+        let whole = place.write_beside(&Body::Bytes(bytes))?;
         let lock = self.lock(key, "write")?;
         if !self.is(key, etag)? {
             return Ok(ConditionalWrite::Refused);
         }
-        rename(whole, &place)?;
+        place.replace(whole)?;
         drop(lock);
         self.sync_folders(&place)?;
         Ok(ConditionalWrite::Written)
@@ -151,7 +138,8 @@ impl Disk {
     }
 
     /// The file of a key. No symbolic link is followed below the root, not even one that stays inside: so no key leads
-    /// outside the repository (format.md section 1), and what a listing shows is all there is.
+    /// outside the repository (format.md section 1), and what a listing shows is all there is. Not against somebody who
+    /// may write here and puts a link in the way between this look and the next step.
     fn locate<'a>(&self, key: &'a str, action: &'static str) -> Result<Place<'a>, StoreError> {
         key::check(key)?;
         let mut path = self.root.clone();
@@ -201,10 +189,10 @@ impl Disk {
             match whole.persist_noclobber(&place.path) {
                 Ok(_) => return Ok(ConditionalWrite::Written),
                 Err(e) if e.error.kind() == ErrorKind::AlreadyExists => {
-                    return already_exists(place);
+                    return place.taken();
                 }
                 Err(e) if may_lack_atomic_create(&e.error) => e.file,
-                Err(e) => return Err(io_error(place.key, "write", e.error)),
+                Err(e) => return Err(place.unwritten(e.error)),
             }
         } else {
             whole
@@ -213,9 +201,9 @@ impl Disk {
         // way, and the lock makes one step of looking and renaming.
         let _lock = self.lock(place.key, "write")?;
         if self.locate(place.key, "write")?.found.is_some() {
-            return already_exists(place);
+            return place.taken();
         }
-        rename(whole, place)?;
+        place.replace(whole)?;
         Ok(ConditionalWrite::Written)
     }
 
@@ -253,23 +241,11 @@ impl Disk {
                             | ErrorKind::Unsupported
                             | ErrorKind::PermissionDenied
                     ) => {}
-                Err(e) => return Err(io_error(place.key, "write", e)),
+                Err(e) => return Err(place.unwritten(e)),
                 Ok(()) => {}
             }
         }
         Ok(())
-    }
-}
-
-impl Place<'_> {
-    /// The object that is here.
-    fn object(&self) -> Result<Metadata, StoreError> {
-        let key = self.key.to_owned();
-        match &self.found {
-            Some(found) if found.is_file() => Ok(found.clone()),
-            Some(found) if !found.is_dir() => Err(StoreError::BadKey { key, why: "what is there is not a plain file" }),
-            _ => Err(StoreError::NotFound { key }),
-        }
     }
 }
 
@@ -290,62 +266,6 @@ pub(super) fn meta(key: &str, found: &Metadata) -> Result<ObjectMeta, StoreError
     })
 }
 
-/// Opens a file that a body names. A pipe or a device has no end to wait for.
-fn open_plain(path: &Path) -> io::Result<File> {
-    if fs::metadata(path)?.is_file() {
-        File::open(path)
-    } else {
-        Err(io::Error::new(ErrorKind::InvalidInput, "it is not a plain file"))
-    }
-}
-
-/// Writes the content to a file in the folder of the object, durable and not yet under its name.
-fn write_beside(place: &Place, body: &Body) -> Result<NamedTempFile, StoreError> {
-    let failed = |e| io_error(place.key, "write", e);
-    let mut temp = temp_for(place)?;
-    let file = temp.as_file_mut();
-    match body {
-        Body::Bytes(bytes) => file.write_all(bytes).map_err(failed)?,
-        Body::File(path) => {
-            let mut source = open_plain(path).map_err(|e| local_error(path, "read", e))?;
-            io::copy(&mut source, file).map_err(failed)?;
-        }
-    }
-    file.sync_all().map_err(failed)?;
-    Ok(temp)
-}
-
-fn temp_for(place: &Place) -> Result<NamedTempFile, StoreError> {
-    let folder = place.path.parent().unwrap_or(&place.path);
-    let mut tries = 0;
-    let made = loop {
-        tries += 1;
-        match fs::create_dir_all(folder).and_then(|()| temp_in(folder)) {
-            // A delete saw the new folder empty and removed it.
-            Err(e) if e.kind() == ErrorKind::NotFound && tries < FOLDER_TRIES => {}
-            made => break made,
-        }
-    };
-    made.map_err(|e| match e.kind() {
-        ErrorKind::NotFound => StoreError::Failed { key: place.key.to_owned(), action: "write", source: Box::new(e) },
-        // A part of the key is a file.
-        ErrorKind::AlreadyExists => io_error(place.key, "write", ErrorKind::NotADirectory.into()),
-        _ => io_error(place.key, "write", e),
-    })
-}
-
-fn rename(whole: NamedTempFile, place: &Place) -> Result<(), StoreError> {
-    whole.persist(&place.path).map(drop).map_err(|e| io_error(place.key, "write", e.error))
-}
-
-/// Something has the name that was to be created: an object refuses, a folder is in the way.
-fn already_exists(place: &Place) -> Result<ConditionalWrite, StoreError> {
-    if place.path.is_dir() {
-        return Err(io_error(place.key, "write", ErrorKind::IsADirectory.into()));
-    }
-    Ok(ConditionalWrite::Refused)
-}
-
 /// `PermissionDenied` is how some file systems say that they have no hard links.
 fn may_lack_atomic_create(error: &io::Error) -> bool {
     matches!(
@@ -358,19 +278,67 @@ fn may_lack_atomic_create(error: &io::Error) -> bool {
     )
 }
 
-/// Removes a folder if it holds nothing but what killed writers left: empty folders and half-written files.
-fn remove_empty(folder: &Path) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let is_old = || {
-            let touched = entry.metadata().and_then(|found| found.modified());
-            touched.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > ABANDONED))
-        };
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            remove_empty(&entry.path());
-        } else if is_temp(&entry.file_name()) && is_old() {
-            drop(fs::remove_file(entry.path()));
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    /// A disk whose file system has no atomic create.
+    fn plain_disk(root: &Path) -> Disk {
+        Disk {
+            root: root.to_owned(),
+            anchor: root.to_owned(),
+            lock_wait: Duration::from_secs(10),
+            atomic_create: false,
         }
     }
-    // It stays when something is left in it, and the create then says that it is in the way.
-    drop(fs::remove_dir(folder));
+
+    #[test]
+    fn one_creator_wins_without_atomic_create() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = plain_disk(folder.path());
+        for round in 0..20 {
+            let key = format!("refs/heads/{round}");
+            let winners: Vec<u8> = thread::scope(|scope| {
+                let create = |me: u8| {
+                    let answer = disk.put_if_absent(&key, Bytes::from(vec![me]));
+                    (answer.unwrap() == ConditionalWrite::Written).then_some(me)
+                };
+                let threads: Vec<_> = (0..4).map(|me| scope.spawn(move || create(me))).collect();
+                threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect()
+            });
+            assert_eq!(disk.get(&key).unwrap().bytes, winners);
+        }
+    }
+
+    #[test]
+    fn a_folder_in_the_way_is_no_object_without_atomic_create_either() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = plain_disk(folder.path());
+        disk.put_if_absent("refs/heads/a/b", Bytes::new()).unwrap();
+        let answer = disk.put_if_absent("refs/heads/a", Bytes::new());
+        assert!(matches!(answer, Err(StoreError::BadKey { .. })), "{answer:?}");
+    }
+
+    #[test]
+    fn a_writer_that_waits_too_long_writes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut disk = plain_disk(folder.path());
+        disk.lock_wait = Duration::from_millis(20);
+        let body = |text: &'static str| Body::Bytes(Bytes::from_static(text.as_bytes()));
+        disk.put("a", &body("one")).unwrap();
+        let held = disk.lock("a", "write").unwrap();
+        let answers = [
+            disk.put("a", &body("two")).err(),
+            disk.put_if_unchanged("a", Bytes::new(), &ETag::of_content(b"one")).err(),
+            disk.delete("a").err(),
+        ];
+        for error in answers {
+            assert!(matches!(error, Some(StoreError::Failed { .. })), "{error:?}");
+        }
+        drop(held);
+        assert_eq!(disk.get("a").unwrap().bytes, "one");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "the object and the lock");
+    }
 }

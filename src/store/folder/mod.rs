@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use chrono::{DateTime, Utc};
 use futures::stream::{self, BoxStream, StreamExt};
 
 use super::{Body, ConditionalWrite, ETag, Object, ObjectMeta, Store, StoreError};
@@ -23,6 +24,7 @@ use disk::Disk;
 mod disk;
 mod list;
 mod lock;
+mod place;
 mod root;
 
 /// How long a writer waits for another one, which holds the lock only to compare and rename.
@@ -129,6 +131,10 @@ impl Store for FolderStore {
             }
         };
         stream::once(listing).flat_map(stream::iter).boxed()
+    }
+
+    async fn sweep(&self, before: DateTime<Utc>) -> Result<u64, StoreError> {
+        self.on_disk("/", "delete", move |disk, _| disk.sweep(before)).await
     }
 
     async fn delete(&self, key: &str) -> Result<(), StoreError> {
