@@ -11,15 +11,7 @@ use super::error::FormatError;
 const KEY_LIMIT: usize = 1024;
 
 /// The names at the root that the format uses itself, in lower case.
-const OWN_NAMES: [&str; 7] = [
-    "fdl.json",
-    "head",
-    "refs.json",
-    "refs",
-    "versions",
-    "sources",
-    "ducklake.duckdb",
-];
+const OWN_NAMES: [&str; 7] = ["fdl.json", "head", "refs.json", "refs", "versions", "sources", "ducklake.duckdb"];
 
 /// The folder of data files: relative to the root, ends in `/`, inside the root, apart from the format's own folders.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,9 +30,7 @@ impl DataDir {
     /// [`FormatError::BadPath`] names the rule that it breaks.
     pub fn parse(text: &str) -> Result<Self, FormatError> {
         let bad = |why| FormatError::path(text, why);
-        let folder = text
-            .strip_suffix('/')
-            .ok_or_else(|| bad("a data folder ends in '/'"))?;
+        let folder = text.strip_suffix('/').ok_or_else(|| bad("a data folder ends in '/'"))?;
         if let Some(why) = broken_key(folder) {
             return Err(bad(why));
         }
@@ -155,10 +145,7 @@ fn broken_key(key: &str) -> Option<&'static str> {
 fn starts_with_scheme(key: &str) -> bool {
     let first = key.split('/').next().unwrap_or(key);
     first.split_once(':').is_some_and(|(scheme, _)| {
-        !scheme.is_empty()
-            && scheme
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
+        !scheme.is_empty() && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
     })
 }
 
@@ -170,9 +157,7 @@ fn hides_a_separator(key: &str) -> bool {
         while let Some(inner) = rest.strip_prefix("25") {
             rest = inner;
         }
-        ["2f", "5c", "2e", "00"]
-            .iter()
-            .any(|code| rest.starts_with(code))
+        ["2f", "5c", "2e", "00"].iter().any(|code| rest.starts_with(code))
     })
 }
 
@@ -183,16 +168,7 @@ mod tests {
 
     #[test]
     fn data_folders() {
-        for good in [
-            "data/",
-            "a/b/",
-            "Data/",
-            "データ/",
-            "my data/",
-            "versions2/",
-            "data.v1/",
-            "x/refs/",
-        ] {
+        for good in ["data/", "a/b/", "Data/", "データ/", "my data/", "versions2/", "data.v1/", "x/refs/"] {
             assert_eq!(DataDir::parse(good).unwrap().as_str(), good);
         }
         assert_eq!(DataDir::from_user("data").unwrap(), DataDir::default());
@@ -281,10 +257,7 @@ mod tests {
         ] {
             assert!(dir.check(bad).is_err(), "{bad:?}");
         }
-        assert_eq!(
-            dir.key("main/t/x.parquet").unwrap(),
-            "data/main/t/x.parquet"
-        );
+        assert_eq!(dir.key("main/t/x.parquet").unwrap(), "data/main/t/x.parquet");
         for bad in ["", "../x", "/x", "s3://b/x", "c:/x"] {
             assert!(dir.key(bad).is_err(), "{bad:?}");
         }

@@ -70,63 +70,32 @@ pub struct Injected(pub Fault);
 impl FaultStore {
     /// Wraps a store; `rule` says what becomes of each request. It is not asked any more once it has said to stop.
     #[must_use]
-    pub fn new(
-        inner: Arc<dyn Store>,
-        rule: impl Fn(Call<'_>) -> Fault + Send + Sync + 'static,
-    ) -> Self {
-        Self {
-            inner,
-            rule: Box::new(rule),
-            state: Mutex::default(),
-        }
+    pub fn new(inner: Arc<dyn Store>, rule: impl Fn(Call<'_>) -> Fault + Send + Sync + 'static) -> Self {
+        Self { inner, rule: Box::new(rule), state: Mutex::default() }
     }
 
     /// The `n`th write, from 1, is not done, and everything after it fails. `n` = 0: no fault at all.
     #[must_use]
     pub fn stop_at_write(inner: Arc<dyn Store>, n: usize) -> Self {
-        Self::new(inner, move |call| {
-            if call.write == Some(n) {
-                Fault::Stop
-            } else {
-                Fault::None
-            }
-        })
+        Self::new(inner, move |call| if call.write == Some(n) { Fault::Stop } else { Fault::None })
     }
 
     /// The `n`th write, from 1, is done but its answer is lost, and everything after it fails. `n` = 0: no fault at all.
     #[must_use]
     pub fn stop_after_write(inner: Arc<dyn Store>, n: usize) -> Self {
-        Self::new(inner, move |call| {
-            if call.write == Some(n) {
-                Fault::StopAfter
-            } else {
-                Fault::None
-            }
-        })
+        Self::new(inner, move |call| if call.write == Some(n) { Fault::StopAfter } else { Fault::None })
     }
 
     /// Every answer to a request of this kind is lost; the request is done.
     #[must_use]
     pub fn lose_answers(inner: Arc<dyn Store>, verb: Verb) -> Self {
-        Self::new(inner, move |call| {
-            if call.verb == verb {
-                Fault::LoseAnswer
-            } else {
-                Fault::None
-            }
-        })
+        Self::new(inner, move |call| if call.verb == verb { Fault::LoseAnswer } else { Fault::None })
     }
 
     /// Writes are done, and nothing can be read or listed.
     #[must_use]
     pub fn refuse_reads(inner: Arc<dyn Store>) -> Self {
-        Self::new(inner, |call| {
-            if call.verb.is_write() {
-                Fault::None
-            } else {
-                Fault::Deny
-            }
-        })
+        Self::new(inner, |call| if call.verb.is_write() { Fault::None } else { Fault::Deny })
     }
 
     /// How many writes were asked for so far, failed ones included: how many places there are to stop at.
@@ -154,12 +123,8 @@ impl FaultStore {
         if state.stopped {
             return Fault::Stop;
         }
-        let fault = (self.rule)(Call {
-            verb,
-            key,
-            number: state.requests,
-            write: verb.is_write().then_some(state.writes),
-        });
+        let fault =
+            (self.rule)(Call { verb, key, number: state.requests, write: verb.is_write().then_some(state.writes) });
         state.stopped = matches!(fault, Fault::Stop | Fault::StopAfter);
         fault
     }
@@ -189,9 +154,7 @@ impl FaultStore {
         request: impl Future<Output = Result<ConditionalWrite, StoreError>> + Send,
     ) -> Result<ConditionalWrite, StoreError> {
         match self.faulty(verb, key, request).await {
-            Err(error) if injected(&error) == Some(Fault::LoseAnswerAndRefuse) => {
-                Ok(ConditionalWrite::Refused)
-            }
+            Err(error) if injected(&error) == Some(Fault::LoseAnswerAndRefuse) => Ok(ConditionalWrite::Refused),
             answer => answer,
         }
     }
@@ -200,26 +163,15 @@ impl FaultStore {
 impl fmt::Debug for FaultStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("FaultStore");
-        debug
-            .field("inner", &self.inner)
-            .field("state", &self.state())
-            .finish_non_exhaustive()
+        debug.field("inner", &self.inner).field("state", &self.state()).finish_non_exhaustive()
     }
 }
 
 fn error(verb: Verb, key: &str, fault: Fault) -> StoreError {
     let (key, action, source) = (key.to_owned(), verb.action(), Box::new(Injected(fault)));
     match fault {
-        Fault::Deny => StoreError::Permission {
-            key,
-            action,
-            source,
-        },
-        _ => StoreError::Failed {
-            key,
-            action,
-            source,
-        },
+        Fault::Deny => StoreError::Permission { key, action, source },
+        _ => StoreError::Failed { key, action, source },
     }
 }
 
@@ -245,13 +197,11 @@ impl Store for FaultStore {
     }
 
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
-        self.faulty(Verb::GetRange, key, self.inner.get_range(key, range))
-            .await
+        self.faulty(Verb::GetRange, key, self.inner.get_range(key, range)).await
     }
 
     async fn download(&self, key: &str, target: &Path) -> Result<u64, StoreError> {
-        self.faulty(Verb::Download, key, self.inner.download(key, target))
-            .await
+        self.faulty(Verb::Download, key, self.inner.download(key, target)).await
     }
 
     async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
@@ -267,15 +217,9 @@ impl Store for FaultStore {
         self.faulty_condition(Verb::PutIfAbsent, key, request).await
     }
 
-    async fn put_if_unchanged(
-        &self,
-        key: &str,
-        bytes: Bytes,
-        etag: &ETag,
-    ) -> Result<ConditionalWrite, StoreError> {
+    async fn put_if_unchanged(&self, key: &str, bytes: Bytes, etag: &ETag) -> Result<ConditionalWrite, StoreError> {
         let request = self.inner.put_if_unchanged(key, bytes, etag);
-        self.faulty_condition(Verb::PutIfUnchanged, key, request)
-            .await
+        self.faulty_condition(Verb::PutIfUnchanged, key, request).await
     }
 
     async fn settle(&self, key: &str) -> Result<ObjectMeta, StoreError> {
@@ -299,13 +243,8 @@ impl Store for FaultStore {
         self.faulty(Verb::Delete, key, self.inner.delete(key)).await
     }
 
-    async fn delete_if_unchanged(
-        &self,
-        key: &str,
-        etag: &ETag,
-    ) -> Result<ConditionalWrite, StoreError> {
+    async fn delete_if_unchanged(&self, key: &str, etag: &ETag) -> Result<ConditionalWrite, StoreError> {
         let request = self.inner.delete_if_unchanged(key, etag);
-        self.faulty_condition(Verb::DeleteIfUnchanged, key, request)
-            .await
+        self.faulty_condition(Verb::DeleteIfUnchanged, key, request).await
     }
 }

@@ -18,23 +18,16 @@ pub(super) const TEMP_SUFFIX: &str = ".tmp";
 /// be renamed to something that others may read.
 pub(super) fn temp_in(folder: &Path) -> io::Result<NamedTempFile> {
     let mut builder = Builder::new();
-    builder
-        .prefix(RESERVED_PREFIX)
-        .suffix(TEMP_SUFFIX)
-        .rand_bytes(16);
+    builder.prefix(RESERVED_PREFIX).suffix(TEMP_SUFFIX).rand_bytes(16);
     #[cfg(unix)]
-    let builder =
-        builder.permissions(<Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o666));
+    let builder = builder.permissions(<Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o666));
     builder.tempfile_in(folder)
 }
 
 /// Fills a file of this machine and gives it its name only when it is whole; an existing file is replaced.
 ///
 /// Not synced: the target is a copy, and whoever keeps it checks it by its hash.
-pub(super) fn replace_file<T>(
-    target: &Path,
-    fill: impl FnOnce(&mut File) -> io::Result<T>,
-) -> io::Result<T> {
+pub(super) fn replace_file<T>(target: &Path, fill: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<T> {
     let folder = match target.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
@@ -50,11 +43,7 @@ pub(super) fn local_error(path: &Path, action: &'static str, error: io::Error) -
     let key = path.display().to_string();
     match error.kind() {
         // `NotFound` would say that the object is missing.
-        io::ErrorKind::NotFound => StoreError::Failed {
-            key,
-            action,
-            source: Box::new(error),
-        },
+        io::ErrorKind::NotFound => StoreError::Failed { key, action, source: Box::new(error) },
         _ => io_error(&key, action, error),
     }
 }
@@ -70,28 +59,17 @@ pub(super) fn io_error(key: &str, action: &'static str, error: io::Error) -> Sto
         Kind::NotFound => StoreError::NotFound { key },
         // Nothing can be behind an object, or be an object where a folder is.
         Kind::NotADirectory | Kind::IsADirectory if reading => StoreError::NotFound { key },
-        Kind::NotADirectory => StoreError::BadKey {
-            key,
-            why: "a part of it is an object, which cannot be a folder as well",
-        },
-        Kind::IsADirectory | Kind::DirectoryNotEmpty => StoreError::BadKey {
-            key,
-            why: "there is a folder of that name",
-        },
-        Kind::InvalidFilename => StoreError::BadKey {
-            key,
-            why: "the file system does not take such a name (it may be too long)",
-        },
-        Kind::PermissionDenied | Kind::ReadOnlyFilesystem => StoreError::Permission {
-            key,
-            action,
-            source,
-        },
+        Kind::NotADirectory => {
+            StoreError::BadKey { key, why: "a part of it is an object, which cannot be a folder as well" }
+        }
+        Kind::IsADirectory | Kind::DirectoryNotEmpty => {
+            StoreError::BadKey { key, why: "there is a folder of that name" }
+        }
+        Kind::InvalidFilename => {
+            StoreError::BadKey { key, why: "the file system does not take such a name (it may be too long)" }
+        }
+        Kind::PermissionDenied | Kind::ReadOnlyFilesystem => StoreError::Permission { key, action, source },
         Kind::StorageFull | Kind::QuotaExceeded => StoreError::NoSpace { key, source },
-        _ => StoreError::Failed {
-            key,
-            action,
-            source,
-        },
+        _ => StoreError::Failed { key, action, source },
     }
 }

@@ -66,10 +66,7 @@ impl LoggedStore {
     /// Wraps a store; the log begins empty.
     #[must_use]
     pub fn new(inner: Arc<dyn Store>) -> Self {
-        Self {
-            inner,
-            log: Mutex::default(),
-        }
+        Self { inner, log: Mutex::default() }
     }
 
     /// The requests so far, in the order in which they began.
@@ -81,21 +78,13 @@ impl LoggedStore {
     /// How many requests of one kind there were.
     #[must_use]
     pub fn count(&self, verb: Verb) -> usize {
-        self.log()
-            .requests
-            .iter()
-            .filter(|request| request.verb == verb)
-            .count()
+        self.log().requests.iter().filter(|request| request.verb == verb).count()
     }
 
     /// How many requests there were that change something, whatever came of them.
     #[must_use]
     pub fn writes(&self) -> usize {
-        self.log()
-            .requests
-            .iter()
-            .filter(|request| request.verb.is_write())
-            .count()
+        self.log().requests.iter().filter(|request| request.verb.is_write()).count()
     }
 
     /// How many requests there were.
@@ -112,12 +101,7 @@ impl LoggedStore {
     /// is that of its deepest request; 0 when it is empty.
     #[must_use]
     pub fn depth(&self) -> usize {
-        self.log()
-            .requests
-            .iter()
-            .map(|request| request.depth)
-            .max()
-            .unwrap_or(0)
+        self.log().requests.iter().map(|request| request.depth).max().unwrap_or(0)
     }
 
     /// Forgets everything, so that the next request has depth 1. What is under way is not written down any more.
@@ -135,13 +119,7 @@ impl LoggedStore {
     fn begin(&self, verb: Verb, key: &str) -> Ticket {
         let mut log = self.log();
         let depth = log.ended_depth + 1;
-        log.requests.push(Request {
-            verb,
-            key: key.to_owned(),
-            bytes: 0,
-            depth,
-            outcome: Outcome::Pending,
-        });
+        log.requests.push(Request { verb, key: key.to_owned(), bytes: 0, depth, outcome: Outcome::Pending });
         Ticket(log.forgotten + log.requests.len() - 1)
     }
 
@@ -175,10 +153,7 @@ impl LoggedStore {
 
 impl fmt::Debug for LoggedStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LoggedStore")
-            .field("inner", &self.inner)
-            .field("requests", &self.total())
-            .finish()
+        f.debug_struct("LoggedStore").field("inner", &self.inner).field("requests", &self.total()).finish()
     }
 }
 
@@ -221,25 +196,21 @@ impl Store for LoggedStore {
 
     async fn get(&self, key: &str) -> Result<Object, StoreError> {
         let request = self.inner.get(key);
-        self.logged(Verb::Get, key, request, |object| object.bytes.len() as u64)
-            .await
+        self.logged(Verb::Get, key, request, |object| object.bytes.len() as u64).await
     }
 
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
         let request = self.inner.get_range(key, range);
-        self.logged(Verb::GetRange, key, request, |bytes| bytes.len() as u64)
-            .await
+        self.logged(Verb::GetRange, key, request, |bytes| bytes.len() as u64).await
     }
 
     async fn download(&self, key: &str, target: &Path) -> Result<u64, StoreError> {
         let request = self.inner.download(key, target);
-        self.logged(Verb::Download, key, request, |size| *size)
-            .await
+        self.logged(Verb::Download, key, request, |size| *size).await
     }
 
     async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
-        self.logged(Verb::Head, key, self.inner.head(key), |_| 0)
-            .await
+        self.logged(Verb::Head, key, self.inner.head(key), |_| 0).await
     }
 
     async fn put(&self, key: &str, body: Body) -> Result<(), StoreError> {
@@ -247,8 +218,7 @@ impl Store for LoggedStore {
             Body::Bytes(bytes) => bytes.len() as u64,
             Body::File(path) => std::fs::metadata(path).map_or(0, |file| file.len()),
         };
-        self.logged(Verb::Put, key, self.inner.put(key, body), |()| size)
-            .await
+        self.logged(Verb::Put, key, self.inner.put(key, body), |()| size).await
     }
 
     async fn put_if_absent(&self, key: &str, bytes: Bytes) -> Result<ConditionalWrite, StoreError> {
@@ -257,21 +227,14 @@ impl Store for LoggedStore {
         self.logged(Verb::PutIfAbsent, key, request, |_| size).await
     }
 
-    async fn put_if_unchanged(
-        &self,
-        key: &str,
-        bytes: Bytes,
-        etag: &ETag,
-    ) -> Result<ConditionalWrite, StoreError> {
+    async fn put_if_unchanged(&self, key: &str, bytes: Bytes, etag: &ETag) -> Result<ConditionalWrite, StoreError> {
         let size = bytes.len() as u64;
         let request = self.inner.put_if_unchanged(key, bytes, etag);
-        self.logged(Verb::PutIfUnchanged, key, request, |_| size)
-            .await
+        self.logged(Verb::PutIfUnchanged, key, request, |_| size).await
     }
 
     async fn settle(&self, key: &str) -> Result<ObjectMeta, StoreError> {
-        self.logged(Verb::Settle, key, self.inner.settle(key), |_| 0)
-            .await
+        self.logged(Verb::Settle, key, self.inner.settle(key), |_| 0).await
     }
 
     fn list(&self, prefix: &str) -> BoxStream<'_, Result<ObjectMeta, StoreError>> {
@@ -295,17 +258,11 @@ impl Store for LoggedStore {
     }
 
     async fn delete(&self, key: &str) -> Result<(), StoreError> {
-        self.logged(Verb::Delete, key, self.inner.delete(key), |()| 0)
-            .await
+        self.logged(Verb::Delete, key, self.inner.delete(key), |()| 0).await
     }
 
-    async fn delete_if_unchanged(
-        &self,
-        key: &str,
-        etag: &ETag,
-    ) -> Result<ConditionalWrite, StoreError> {
+    async fn delete_if_unchanged(&self, key: &str, etag: &ETag) -> Result<ConditionalWrite, StoreError> {
         let request = self.inner.delete_if_unchanged(key, etag);
-        self.logged(Verb::DeleteIfUnchanged, key, request, |_| 0)
-            .await
+        self.logged(Verb::DeleteIfUnchanged, key, request, |_| 0).await
     }
 }

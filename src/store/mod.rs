@@ -56,12 +56,7 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     async fn put_if_absent(&self, key: &str, bytes: Bytes) -> Result<ConditionalWrite, StoreError>;
 
     /// Replaces an object only if its state is still `etag`. An object that is gone refuses.
-    async fn put_if_unchanged(
-        &self,
-        key: &str,
-        bytes: Bytes,
-        etag: &ETag,
-    ) -> Result<ConditionalWrite, StoreError>;
+    async fn put_if_unchanged(&self, key: &str, bytes: Bytes, etag: &ETag) -> Result<ConditionalWrite, StoreError>;
 
     /// Makes sure that an object somebody else wrote (DuckDB, a data file) is durable, and says what is known of it.
     async fn settle(&self, key: &str) -> Result<ObjectMeta, StoreError> {
@@ -76,9 +71,5 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     async fn delete(&self, key: &str) -> Result<(), StoreError>;
 
     /// Deletes an object only if its state is still `etag`.
-    async fn delete_if_unchanged(
-        &self,
-        key: &str,
-        etag: &ETag,
-    ) -> Result<ConditionalWrite, StoreError>;
+    async fn delete_if_unchanged(&self, key: &str, etag: &ETag) -> Result<ConditionalWrite, StoreError>;
 }

@@ -32,27 +32,15 @@ impl Verb {
     #[must_use]
     pub fn is_write(self) -> bool {
         match self {
-            Self::Put
-            | Self::PutIfAbsent
-            | Self::PutIfUnchanged
-            | Self::Delete
-            | Self::DeleteIfUnchanged => true,
-            Self::Get
-            | Self::GetRange
-            | Self::Download
-            | Self::Head
-            | Self::Settle
-            | Self::List => false,
+            Self::Put | Self::PutIfAbsent | Self::PutIfUnchanged | Self::Delete | Self::DeleteIfUnchanged => true,
+            Self::Get | Self::GetRange | Self::Download | Self::Head | Self::Settle | Self::List => false,
         }
     }
 
     /// Whether the request writes on a condition, so that its answer can be `Refused`.
     #[must_use]
     pub fn is_conditional(self) -> bool {
-        matches!(
-            self,
-            Self::PutIfAbsent | Self::PutIfUnchanged | Self::DeleteIfUnchanged
-        )
+        matches!(self, Self::PutIfAbsent | Self::PutIfUnchanged | Self::DeleteIfUnchanged)
     }
 
     /// The verb that an error message uses: `read`, `write`, `list` or `delete`.
