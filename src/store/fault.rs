@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use chrono::{DateTime, Utc};
 use futures::stream::{self, BoxStream, StreamExt};
 
 use super::{Body, ConditionalWrite, ETag, Object, ObjectMeta, Store, StoreError, Verb};
@@ -239,6 +240,10 @@ impl Store for FaultStore {
         .boxed()
     }
 
+    async fn sweep(&self, before: DateTime<Utc>) -> Result<u64, StoreError> {
+        self.faulty(Verb::Sweep, "", self.inner.sweep(before)).await
+    }
+
     async fn delete(&self, key: &str) -> Result<(), StoreError> {
         self.faulty(Verb::Delete, key, self.inner.delete(key)).await
     }
@@ -246,5 +251,81 @@ impl Store for FaultStore {
     async fn delete_if_unchanged(&self, key: &str, etag: &ETag) -> Result<ConditionalWrite, StoreError> {
         let request = self.inner.delete_if_unchanged(key, etag);
         self.faulty_condition(Verb::DeleteIfUnchanged, key, request).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::TryStreamExt;
+    use futures::executor::block_on;
+
+    use super::*;
+    use crate::store::MemoryStore;
+
+    async fn write(store: &dyn Store, key: &str) -> bool {
+        store.put(key, Body::Bytes(Bytes::new())).await.is_ok()
+    }
+
+    fn keys(store: &MemoryStore) -> Vec<String> {
+        store.contents().into_keys().collect()
+    }
+
+    #[test]
+    fn stops_before_or_after_a_write() {
+        for (n, lost, answered, written) in [
+            (0, false, 3, vec!["a", "b", "c"]),
+            (1, false, 0, vec![]),
+            (2, false, 1, vec!["a"]),
+            (2, true, 1, vec!["a", "b"]),
+            (4, true, 3, vec!["a", "b", "c"]),
+        ] {
+            let inner = Arc::new(MemoryStore::new());
+            let stop = if lost { FaultStore::stop_after_write } else { FaultStore::stop_at_write };
+            let store = stop(inner.clone(), n);
+            block_on(async {
+                let mut done = 0;
+                for key in ["a", "b", "c"] {
+                    // Reads are no writes.
+                    let read = store.head("a").await;
+                    assert_eq!(matches!(read, Err(StoreError::Failed { .. })), store.is_stopped());
+                    done += usize::from(write(&store, key).await);
+                }
+                assert_eq!(done, answered, "{n} {lost}");
+            });
+            assert_eq!(keys(&inner), written, "{n} {lost}");
+            assert_eq!((store.writes(), store.is_stopped()), (3, (1..=3).contains(&n)));
+        }
+    }
+
+    #[test]
+    fn loses_the_answer_of_a_conditional_write() {
+        let inner = Arc::new(MemoryStore::new());
+        let create = |store: FaultStore, key| block_on(async move { store.put_if_absent(key, Bytes::new()).await });
+        let lost = create(FaultStore::lose_answers(inner.clone(), Verb::PutIfAbsent), "a");
+        assert!(matches!(lost, Err(StoreError::Failed { .. })));
+        let refused = create(FaultStore::new(inner.clone(), |_| Fault::LoseAnswerAndRefuse), "b");
+        assert_eq!(refused.unwrap(), ConditionalWrite::Refused);
+        assert_eq!(keys(&inner), ["a", "b"]);
+    }
+
+    #[test]
+    fn refuses_reads_and_whatever_the_rule_names() {
+        let inner = Arc::new(MemoryStore::new());
+        let blind = FaultStore::refuse_reads(inner.clone());
+        let chosen = FaultStore::new(inner, |call| match call {
+            Call { verb: Verb::Get, key: "a", .. } => Fault::Fail,
+            Call { number: 3, .. } => Fault::Deny,
+            _ => Fault::None,
+        });
+        block_on(async {
+            assert!(write(&blind, "a").await);
+            assert!(matches!(blind.get("a").await, Err(StoreError::Permission { action: "read", .. })));
+            let listed: Result<Vec<_>, _> = blind.list("").try_collect().await;
+            assert!(matches!(listed, Err(StoreError::Permission { action: "list", .. })));
+            assert!(matches!(chosen.get("a").await, Err(StoreError::Failed { .. })));
+            assert!(chosen.head("a").await.is_ok());
+            assert!(matches!(chosen.head("a").await, Err(StoreError::Permission { .. })));
+            assert_eq!(chosen.list("").try_collect::<Vec<_>>().await.unwrap().len(), 1);
+        });
     }
 }

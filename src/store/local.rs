@@ -1,5 +1,6 @@
 //! Files of this machine on either side of a store: bodies to read, targets of downloads, and what their errors mean.
 
+use std::ffi::OsStr;
 use std::fs::{File, Permissions};
 use std::io;
 use std::path::Path;
@@ -10,7 +11,7 @@ use super::key::RESERVED_PREFIX;
 use super::{Source, StoreError};
 
 /// How the names of half-written files end.
-pub(super) const TEMP_SUFFIX: &str = ".tmp";
+const TEMP_SUFFIX: &str = ".tmp";
 
 /// Creates an empty file in `folder` under a name that no listing shows. It is removed when dropped.
 ///
@@ -22,6 +23,11 @@ pub(super) fn temp_in(folder: &Path) -> io::Result<NamedTempFile> {
     #[cfg(unix)]
     let builder = builder.permissions(<Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o666));
     builder.tempfile_in(folder)
+}
+
+/// Whether a file of this name is one of [`temp_in`].
+pub(super) fn is_temp(name: &OsStr) -> bool {
+    name.to_str().is_some_and(|name| name.starts_with(RESERVED_PREFIX) && name.ends_with(TEMP_SUFFIX))
 }
 
 /// Fills a file of this machine and gives it its name only when it is whole; an existing file is replaced.
@@ -71,5 +77,52 @@ pub(super) fn io_error(key: &str, action: &'static str, error: io::Error) -> Sto
         Kind::PermissionDenied | Kind::ReadOnlyFilesystem => StoreError::Permission { key, action, source },
         Kind::StorageFull | Kind::QuotaExceeded => StoreError::NoSpace { key, source },
         _ => StoreError::Failed { key, action, source },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the file system's own numbers come to.
+    #[cfg(unix)]
+    #[test]
+    fn maps_errors_of_the_file_system() {
+        let map = |number, action| io_error("k", action, io::Error::from_raw_os_error(number));
+        for number in [libc::EACCES, libc::EPERM, libc::EROFS] {
+            let error = map(number, "write");
+            assert!(matches!(error, StoreError::Permission { action: "write", .. }), "{error:?}");
+        }
+        for number in [libc::ENOSPC, libc::EDQUOT] {
+            let error = map(number, "write");
+            assert!(matches!(error, StoreError::NoSpace { .. }), "{error:?}");
+        }
+        for number in [libc::ENOENT, libc::ENOTDIR, libc::EISDIR] {
+            let error = map(number, "read");
+            assert!(matches!(error, StoreError::NotFound { .. }), "{error:?}");
+        }
+        for number in [libc::ENOTDIR, libc::EISDIR, libc::ENOTEMPTY, libc::ENAMETOOLONG] {
+            let error = map(number, "write");
+            assert!(matches!(error, StoreError::BadKey { .. }), "{error:?}");
+        }
+        let error = map(libc::EIO, "write");
+        assert!(matches!(error, StoreError::Failed { .. }), "{error:?}");
+    }
+
+    #[test]
+    fn a_missing_file_of_this_machine_is_no_missing_object() {
+        let error = local_error(Path::new("/x"), "read", io::ErrorKind::NotFound.into());
+        assert!(matches!(error, StoreError::Failed { .. }), "{error:?}");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_filled_leaves_everything_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("file");
+        std::fs::write(&target, "kept").unwrap();
+        let failed = replace_file(&target, |_| Err::<(), _>(io::ErrorKind::BrokenPipe.into()));
+        assert!(failed.is_err());
+        assert_eq!(std::fs::read_to_string(&target).unwrap(), "kept");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 }

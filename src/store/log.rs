@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use chrono::{DateTime, Utc};
 use futures::stream::{self, BoxStream, StreamExt};
 
 use super::{Body, ConditionalWrite, ETag, Object, ObjectMeta, Store, StoreError, Verb};
@@ -257,6 +258,10 @@ impl Store for LoggedStore {
         .boxed()
     }
 
+    async fn sweep(&self, before: DateTime<Utc>) -> Result<u64, StoreError> {
+        self.logged(Verb::Sweep, "", self.inner.sweep(before), |_| 0).await
+    }
+
     async fn delete(&self, key: &str) -> Result<(), StoreError> {
         self.logged(Verb::Delete, key, self.inner.delete(key), |()| 0).await
     }
@@ -264,5 +269,80 @@ impl Store for LoggedStore {
     async fn delete_if_unchanged(&self, key: &str, etag: &ETag) -> Result<ConditionalWrite, StoreError> {
         let request = self.inner.delete_if_unchanged(key, etag);
         self.logged(Verb::DeleteIfUnchanged, key, request, |_| 0).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::executor::block_on;
+    use futures::future::{join, pending};
+    use futures::{FutureExt, TryStreamExt};
+
+    use super::*;
+    use crate::store::MemoryStore;
+
+    fn logged() -> LoggedStore {
+        LoggedStore::new(Arc::new(MemoryStore::new()))
+    }
+
+    #[test]
+    fn writes_down_what_was_asked_and_what_came_of_it() {
+        let store = logged();
+        block_on(async {
+            store.put("a", Body::Bytes(Bytes::from_static(b"12345"))).await.unwrap();
+            store.put_if_absent("a", Bytes::from_static(b"12")).await.unwrap();
+            store.get_range("a", 1..3).await.unwrap();
+            store.head("b").await.unwrap_err();
+            store.delete("/").await.unwrap_err();
+            store.list("").try_collect::<Vec<_>>().await.unwrap();
+        });
+        let lines: Vec<_> =
+            store.requests().into_iter().map(|r| (r.verb, r.key, r.bytes, r.depth, r.outcome)).collect();
+        let expected = [
+            (Verb::Put, "a", 5, 1, Outcome::Done),
+            (Verb::PutIfAbsent, "a", 2, 2, Outcome::Refused),
+            (Verb::GetRange, "a", 2, 3, Outcome::Done),
+            (Verb::Head, "b", 0, 4, Outcome::NotFound),
+            (Verb::Delete, "/", 0, 5, Outcome::Failed),
+            (Verb::List, "", 0, 6, Outcome::Done),
+        ];
+        assert_eq!(
+            lines,
+            expected.map(|(verb, key, bytes, depth, outcome)| (verb, key.to_owned(), bytes, depth, outcome))
+        );
+        assert_eq!((store.count(Verb::Head), store.writes(), store.total()), (1, 3, 6));
+        store.clear();
+        assert_eq!((store.depth(), store.total()), (0, 0));
+    }
+
+    #[test]
+    fn what_runs_at_the_same_time_has_one_depth() {
+        let store = logged();
+        let slow = |key| store.logged(Verb::Get, key, tokio::task::yield_now().map(Ok), |()| 0);
+        block_on(async {
+            join(slow("a"), slow("b")).await.0.unwrap();
+            join(slow("c"), slow("d")).await.0.unwrap();
+            // One chain of two beside one of one.
+            join(async { (slow("e").await, slow("f").await) }, slow("g")).await.1.unwrap();
+        });
+        let depths: String = store.requests().iter().map(|r| format!("{}{} ", r.key, r.depth)).collect();
+        assert_eq!(depths, "a1 b1 c2 d2 e3 g3 f4 ");
+        assert_eq!(store.depth(), 4);
+    }
+
+    #[test]
+    fn what_is_dropped_stays_pending_and_what_was_forgotten_stays_so() {
+        let store = logged();
+        let never = || store.logged(Verb::Get, "never", pending::<Result<(), _>>(), |()| 0);
+        assert!(never().now_or_never().is_none());
+        let outcomes: Vec<_> = store.requests().iter().map(|r| r.outcome).collect();
+        assert_eq!(outcomes, [Outcome::Pending]);
+
+        let late = store.begin(Verb::Get, "late");
+        store.clear();
+        store.begin(Verb::Get, "next");
+        store.end(late, Outcome::Done, 7);
+        let outcomes: Vec<_> = store.requests().iter().map(|r| (r.bytes, r.depth, r.outcome)).collect();
+        assert_eq!(outcomes, [(0, 1, Outcome::Pending)]);
     }
 }

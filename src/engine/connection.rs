@@ -1,0 +1,282 @@
+//! One connection, its statements, and what must be undone at their end.
+#![expect(unsafe_code, reason = "the C API of DuckDB")]
+
+use std::ffi::{CStr, CString};
+use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use libduckdb_sys as ffi;
+
+use super::rows::{Cell, Row, Rows};
+use super::text::identifier;
+use super::{EngineError, literal};
+
+/// A connection of ours to the user's database. It has settings, search path and transaction of its own.
+#[derive(Debug)]
+pub struct Connection {
+    raw: ffi::duckdb_connection,
+}
+
+// SAFETY: DuckDB lets a connection be used from any thread, one at a time; `Connection` is not `Sync`.
+unsafe impl Send for Connection {}
+
+impl Connection {
+    /// Connects to a database.
+    ///
+    /// # Safety
+    /// `database` is valid: during the entry point only.
+    pub(super) unsafe fn open(database: ffi::duckdb_database) -> Result<Self, EngineError> {
+        let mut raw: ffi::duckdb_connection = ptr::null_mut();
+        // SAFETY: by the contract of this function; `raw` is a place to write to.
+        let state = unsafe { ffi::duckdb_connect(database, &raw mut raw) };
+        if state != ffi::DuckDBSuccess || raw.is_null() {
+            return Err(EngineError::unexpected("no connection to the database"));
+        }
+        Ok(Self { raw })
+    }
+
+    /// Runs one or more statements and returns the rows of the last.
+    ///
+    /// # Errors
+    /// DuckDB's message when a statement fails, or when a column has a type that [`Cell`] does not know.
+    pub fn query(&self, sql: &str) -> Result<Rows, EngineError> {
+        let text = CString::new(sql).map_err(|_| EngineError::unexpected("a NUL byte in a statement"))?;
+        let mut result = QueryResult::empty();
+        // SAFETY: the connection is open, the text ends in NUL, and `result` is destroyed by its Drop.
+        let state = unsafe { ffi::duckdb_query(self.raw, text.as_ptr(), &raw mut result.raw) };
+        if state != ffi::DuckDBSuccess {
+            return Err(EngineError::from_message(&result.error()));
+        }
+        result.rows()
+    }
+
+    /// Runs one or more statements whose rows do not matter.
+    ///
+    /// # Errors
+    /// DuckDB's message when a statement fails.
+    pub fn execute(&self, sql: &str) -> Result<(), EngineError> {
+        self.query(sql).map(|_| ())
+    }
+
+    /// Runs a statement that gives exactly one row.
+    ///
+    /// # Errors
+    /// As [`Self::query`], and when there is not one row.
+    pub fn row(&self, sql: &str) -> Result<Row, EngineError> {
+        let mut rows = self.query(sql)?;
+        match (rows.pop(), rows.is_empty()) {
+            (Some(row), true) => Ok(row),
+            _ => Err(EngineError::unexpected("not exactly one row")),
+        }
+    }
+
+    /// Begins a transaction that is rolled back unless it is committed.
+    ///
+    /// # Errors
+    /// DuckDB's message.
+    pub fn begin(&self) -> Result<Transaction<'_>, EngineError> {
+        self.execute("BEGIN TRANSACTION")?;
+        Ok(Transaction { connection: self, open: true })
+    }
+
+    /// Attaches a database under a name of our own, until the guard is dropped. `target` is what stands after
+    /// `ATTACH` (`ducklake:` and a path, or a path), `options` what stands in the parentheses.
+    ///
+    /// # Errors
+    /// DuckDB's message.
+    pub fn attach(&self, target: &str, options: &str) -> Result<Attached<'_>, EngineError> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let name = format!("__fdl_{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        self.execute(&format!("ATTACH {} AS {} ({options})", literal(target), identifier(&name)))?;
+        Ok(Attached { connection: self, name })
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // SAFETY: open since `open`, and closed only here.
+        unsafe { ffi::duckdb_disconnect(&raw mut self.raw) };
+    }
+}
+
+/// An open transaction. Dropped without [`Transaction::commit`], it is rolled back.
+#[derive(Debug)]
+pub struct Transaction<'a> {
+    connection: &'a Connection,
+    open: bool,
+}
+
+impl Transaction<'_> {
+    /// Commits.
+    ///
+    /// # Errors
+    /// DuckDB's message; the transaction is rolled back then.
+    pub fn commit(mut self) -> Result<(), EngineError> {
+        self.connection.execute("COMMIT")?;
+        self.open = false;
+        Ok(())
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        if self.open {
+            // A failed COMMIT or a fatal error has already rolled back, and then this is refused: nothing is lost.
+            let _ = self.connection.execute("ROLLBACK");
+        }
+    }
+}
+
+/// A database attached for the length of a call.
+#[derive(Debug)]
+pub struct Attached<'a> {
+    connection: &'a Connection,
+    name: String,
+}
+
+impl Attached<'_> {
+    /// The name it is attached under.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Detaches now, so that a failure can be reported.
+    ///
+    /// # Errors
+    /// DuckDB's message.
+    pub fn detach(self) -> Result<(), EngineError> {
+        let connection = self.connection;
+        let statement = format!("DETACH {}", identifier(&self.name));
+        std::mem::forget(self);
+        connection.execute(&statement)
+    }
+}
+
+impl Drop for Attached<'_> {
+    fn drop(&mut self) {
+        // On the way out of a failure the first error is the one to show. A transaction that is still open on the
+        // database keeps it attached, so it must be dropped before; names are never used twice.
+        let _ = self.connection.execute(&format!("DETACH DATABASE IF EXISTS {}", identifier(&self.name)));
+    }
+}
+
+struct QueryResult {
+    raw: ffi::duckdb_result,
+}
+
+impl QueryResult {
+    fn empty() -> Self {
+        // SAFETY: a plain C struct for which all zeros is the empty value.
+        Self { raw: unsafe { std::mem::zeroed() } }
+    }
+
+    fn error(&mut self) -> String {
+        // SAFETY: `raw` was filled by duckdb_query; the text belongs to it and is copied.
+        unsafe {
+            let text = ffi::duckdb_result_error(&raw mut self.raw);
+            if text.is_null() {
+                "DuckDB gave no reason".to_owned()
+            } else {
+                CStr::from_ptr(text).to_string_lossy().into_owned()
+            }
+        }
+    }
+
+    fn rows(&mut self) -> Result<Rows, EngineError> {
+        // SAFETY: `raw` holds a successful result.
+        let columns = unsafe { ffi::duckdb_column_count(&raw mut self.raw) };
+        // SAFETY: as above; the index is below the count.
+        let types: Vec<ffi::duckdb_type> =
+            (0..columns).map(|index| unsafe { ffi::duckdb_column_type(&raw mut self.raw, index) }).collect();
+        let mut rows = Vec::new();
+        loop {
+            // SAFETY: a result is passed by value to fetch its next chunk; the chunk is destroyed by its Drop.
+            let chunk = Chunk { raw: unsafe { ffi::duckdb_fetch_chunk(self.raw) } };
+            if chunk.raw.is_null() {
+                return Ok(rows);
+            }
+            chunk.append_to(&types, &mut rows)?;
+        }
+    }
+}
+
+impl Drop for QueryResult {
+    fn drop(&mut self) {
+        // SAFETY: destroyed once; DuckDB accepts an empty one.
+        unsafe { ffi::duckdb_destroy_result(&raw mut self.raw) };
+    }
+}
+
+struct Chunk {
+    raw: ffi::duckdb_data_chunk,
+}
+
+impl Chunk {
+    fn append_to(&self, types: &[ffi::duckdb_type], rows: &mut Rows) -> Result<(), EngineError> {
+        // SAFETY: the chunk is not null.
+        let size = unsafe { ffi::duckdb_data_chunk_get_size(self.raw) };
+        let first = rows.len();
+        for _ in 0..size {
+            rows.push(Row(Vec::with_capacity(types.len())));
+        }
+        for (column, &kind) in (0..).zip(types) {
+            // SAFETY: the chunk has a vector for each column, with `size` rows of the column's type.
+            unsafe {
+                let vector = ffi::duckdb_data_chunk_get_vector(self.raw, column);
+                let validity = ffi::duckdb_vector_get_validity(vector);
+                let data = ffi::duckdb_vector_get_data(vector);
+                for (index, row) in (0..size).zip(rows.iter_mut().skip(first)) {
+                    let valid = validity.is_null() || ffi::duckdb_validity_row_is_valid(validity, index);
+                    row.0.push(if valid { cell(kind, data, index)? } else { Cell::Null });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        if !self.raw.is_null() {
+            // SAFETY: destroyed once.
+            unsafe { ffi::duckdb_destroy_data_chunk(&raw mut self.raw) };
+        }
+    }
+}
+
+/// Reads one value of a vector.
+///
+/// # Safety
+/// `data` holds more than `index` values of the type `kind`.
+unsafe fn cell(kind: ffi::duckdb_type, data: *mut std::ffi::c_void, index: u64) -> Result<Cell, EngineError> {
+    let index = usize::try_from(index).map_err(|_| EngineError::unexpected("a row beyond memory"))?;
+    macro_rules! integer {
+        ($type:ty) => {
+            // SAFETY: by the contract of this function.
+            i64::try_from(unsafe { *data.cast::<$type>().add(index) })
+                .map(Cell::Integer)
+                .map_err(|_| EngineError::unexpected("a number beyond BIGINT"))
+        };
+    }
+    match kind {
+        // SAFETY: by the contract of this function.
+        ffi::DUCKDB_TYPE_DUCKDB_TYPE_BOOLEAN => Ok(Cell::Boolean(unsafe { *data.cast::<bool>().add(index) })),
+        ffi::DUCKDB_TYPE_DUCKDB_TYPE_TINYINT => integer!(i8),
+        ffi::DUCKDB_TYPE_DUCKDB_TYPE_SMALLINT => integer!(i16),
+        ffi::DUCKDB_TYPE_DUCKDB_TYPE_INTEGER => integer!(i32),
+        ffi::DUCKDB_TYPE_DUCKDB_TYPE_BIGINT => integer!(i64),
+        ffi::DUCKDB_TYPE_DUCKDB_TYPE_UBIGINT => integer!(u64),
+        ffi::DUCKDB_TYPE_DUCKDB_TYPE_UINTEGER => integer!(u32),
+        ffi::DUCKDB_TYPE_DUCKDB_TYPE_VARCHAR => {
+            // SAFETY: by the contract of this function; the bytes belong to the chunk and are copied.
+            let text = unsafe {
+                let value = data.cast::<ffi::duckdb_string_t>().add(index);
+                let length = ffi::duckdb_string_t_length(*value) as usize;
+                let bytes = std::slice::from_raw_parts(ffi::duckdb_string_t_data(value).cast::<u8>(), length);
+                String::from_utf8_lossy(bytes).into_owned()
+            };
+            Ok(Cell::Text(text))
+        }
+        other => Err(EngineError::unexpected(&format!("a column of C type {other}"))),
+    }
+}

@@ -1,0 +1,162 @@
+//! The connections of one database: made while the extension loads, lent to commands, dropped with the user's last.
+//!
+//! A connection keeps its database open. So that fdl does not keep a file locked after the user has closed it, a thread
+//! looks ten times a second whether only our connections are left and drops them then; at the end of the process a
+//! handler drops what is left, so that DuckDB folds its write-ahead log into the file.
+#![expect(unsafe_code, reason = "connecting to the raw database handle, and atexit")]
+
+use std::ops::Deref;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError, Weak};
+use std::thread;
+use std::time::Duration;
+
+use libduckdb_sys as ffi;
+
+use super::{Connection, EngineError};
+
+/// How many commands can run at the same time on one database; a further one waits for its turn.
+const CONNECTIONS: usize = 4;
+
+/// How often the thread looks whether the user has closed the database.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// The connections to one database.
+#[derive(Debug, Clone)]
+pub struct Engine {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    returned: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    idle: Vec<Connection>,
+    closed: bool,
+}
+
+static OPEN: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+static AT_EXIT: Once = Once::new();
+
+impl Engine {
+    /// Makes the connections and starts the thread that lets go of them.
+    ///
+    /// # Errors
+    /// DuckDB's message when it gives no connection, or the system's when it gives no thread.
+    ///
+    /// # Safety
+    /// `database` is the handle of the entry point, during its call.
+    pub unsafe fn open(database: ffi::duckdb_database) -> Result<Self, EngineError> {
+        let mut idle = Vec::with_capacity(CONNECTIONS);
+        for _ in 0..CONNECTIONS {
+            // SAFETY: by the contract of this function.
+            idle.push(unsafe { Connection::open(database) }?);
+        }
+        let shared = Arc::new(Shared { state: Mutex::new(State { idle, closed: false }), returned: Condvar::new() });
+        let watched = Arc::clone(&shared);
+        thread::Builder::new()
+            .name("fdl-close".to_owned())
+            .spawn(move || watched.close_with_the_user())
+            .map_err(|error| EngineError::from_message(&format!("no thread: {error}")))?;
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|other| other.strong_count() > 0);
+        open.push(Arc::downgrade(&shared));
+        AT_EXIT.call_once(|| {
+            // SAFETY: registers a function that lives as long as the process: DuckDB never unloads an extension.
+            unsafe { libc::atexit(close_all) };
+        });
+        Ok(Self { shared })
+    }
+
+    /// Lends a connection; waits while all are in use.
+    ///
+    /// # Errors
+    /// [`super::EngineErrorKind::Closed`] after the user's last connection was closed.
+    pub fn connection(&self) -> Result<Lease<'_>, EngineError> {
+        let mut state = self.shared.lock();
+        loop {
+            if state.closed {
+                return Err(EngineError::closed());
+            }
+            if let Some(connection) = state.idle.pop() {
+                return Ok(Lease { shared: &self.shared, connection: Some(connection) });
+            }
+            state = self.shared.returned.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn close_with_the_user(&self) {
+        loop {
+            thread::sleep(LOOK_EVERY);
+            let mut state = self.lock();
+            if state.closed {
+                return;
+            }
+            // While a command runs, a user's statement runs as well, and so a user's connection is open.
+            if state.idle.len() == CONNECTIONS && only_ours_are_left(state.idle.first()) {
+                state.close();
+                return;
+            }
+        }
+    }
+}
+
+impl State {
+    /// Under the lock, so that the handler at exit waits until DuckDB has written its files.
+    fn close(&mut self) {
+        self.closed = true;
+        self.idle.clear();
+    }
+}
+
+fn only_ours_are_left(connection: Option<&Connection>) -> bool {
+    let count = connection
+        .and_then(|connection| connection.row("SELECT count::BIGINT FROM duckdb_connection_count()").ok())
+        .and_then(|row| row.count(0).ok());
+    count.is_some_and(|count| count <= CONNECTIONS as u64)
+}
+
+extern "C" fn close_all() {
+    let open = OPEN.lock().map(|mut open| std::mem::take(&mut *open)).unwrap_or_default();
+    for shared in open.iter().filter_map(Weak::upgrade) {
+        shared.lock().close();
+    }
+}
+
+/// A connection on loan; it goes back when dropped.
+#[derive(Debug)]
+pub struct Lease<'a> {
+    shared: &'a Shared,
+    connection: Option<Connection>,
+}
+
+impl Deref for Lease<'_> {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        // The option is empty only while it is dropped.
+        #[expect(clippy::expect_used, reason = "filled from the loan to the drop")]
+        self.connection.as_ref().expect("a lease holds its connection")
+    }
+}
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        let connection = self.connection.take();
+        let mut state = self.shared.lock();
+        if !state.closed {
+            state.idle.extend(connection);
+        }
+        drop(state);
+        self.shared.returned.notify_one();
+    }
+}

@@ -1,0 +1,101 @@
+//! Copies DuckLake's metadata tables from one database to another, as a whole or cut down to one snapshot.
+//!
+//! The target's tables are made by DuckLake itself and then filled, so that they have the column types it declares: a
+//! catalog that comes from SQLite is all VARCHAR and BIGINT (docs/format.md section 11).
+
+use std::collections::BTreeMap;
+
+use super::LakeError;
+use crate::engine::{Connection, identifier, literal};
+
+/// The columns of each metadata table in an attached database, in their order.
+pub(super) type Tables = BTreeMap<String, Vec<String>>;
+
+/// The metadata tables of a database that is attached as plain DuckDB or SQLite.
+pub(super) fn tables(connection: &Connection, database: &str) -> Result<Tables, LakeError> {
+    let mut tables = Tables::new();
+    let rows = connection.query(&format!(
+        "SELECT table_name, column_name FROM duckdb_columns() WHERE database_name = {} \
+         AND starts_with(table_name, 'ducklake_') AND NOT starts_with(table_name, 'ducklake_inlined_data_')
+         OR database_name = {} AND table_name = 'ducklake_inlined_data_tables' ORDER BY table_name, column_index",
+        literal(database),
+        literal(database)
+    ))?;
+    for row in rows {
+        tables.entry(row.text(0)?.to_owned()).or_default().push(row.text(1)?.to_owned());
+    }
+    Ok(tables)
+}
+
+/// Which rows of the source go into the target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Which {
+    /// Every row.
+    All,
+    /// Only what the current snapshot needs: a version is a tree, its history is the chain of versions.
+    Current,
+}
+
+/// Fills the metadata tables of `target` from those of `source`. Columns that only one of them has are left out.
+pub(super) fn copy(connection: &Connection, source: &str, target: &str, which: Which) -> Result<(), LakeError> {
+    let from = tables(connection, source)?;
+    for (table, columns) in tables(connection, target)? {
+        let Some(known) = from.get(&table) else { continue };
+        let columns: Vec<&String> = columns.iter().filter(|column| known.contains(column)).collect();
+        let Some(filter) = filter(&table, known, source, which) else { continue };
+        let list = columns.iter().map(|column| identifier(column)).collect::<Vec<_>>().join(", ");
+        let (source, target, table) = (identifier(source), identifier(target), identifier(&table));
+        connection.execute(&format!(
+            "INSERT INTO {target}.main.{table} ({list}) SELECT {list} FROM {source}.main.{table} WHERE {filter}"
+        ))?;
+    }
+    Ok(())
+}
+
+/// The condition that a row of `table` is copied, or nothing when no row is.
+fn filter(table: &str, columns: &[String], source: &str, which: Which) -> Option<String> {
+    // What is scheduled for deletion is the working copy's own business, and a frozen catalog has no inlined rows.
+    if matches!(table, "ducklake_files_scheduled_for_deletion" | "ducklake_inlined_data_tables") {
+        return None;
+    }
+    if which == Which::All {
+        return Some("true".to_owned());
+    }
+    let source = identifier(source);
+    let has = |name: &str| columns.iter().any(|column| column == name);
+    let live = |key: &str, table: &str| {
+        format!("{key} IN (SELECT {key} FROM {source}.main.{table} WHERE end_snapshot IS NULL)")
+    };
+    Some(match table {
+        "ducklake_snapshot" | "ducklake_snapshot_changes" => {
+            format!("snapshot_id = (SELECT max(snapshot_id) FROM {source}.main.ducklake_snapshot)")
+        }
+        "ducklake_file_column_stats" | "ducklake_file_variant_stats" | "ducklake_file_partition_value" => {
+            live("data_file_id", "ducklake_data_file")
+        }
+        "ducklake_table_stats" => live("table_id", "ducklake_table"),
+        "ducklake_table_column_stats" => format!(
+            "(table_id, column_id) IN (SELECT (table_id, column_id) FROM {source}.main.ducklake_column \
+             WHERE end_snapshot IS NULL)"
+        ),
+        // A file keeps the partitioning it was written with.
+        "ducklake_partition_column" => format!(
+            "{} OR {}",
+            live("partition_id", "ducklake_partition_info"),
+            live("partition_id", "ducklake_data_file")
+        ),
+        "ducklake_sort_expression" => live("sort_id", "ducklake_sort_info"),
+        "ducklake_column_mapping" | "ducklake_name_mapping" => live("mapping_id", "ducklake_data_file"),
+        "ducklake_macro_impl" | "ducklake_macro_parameters" => live("macro_id", "ducklake_macro"),
+        "ducklake_schema_versions" if has("table_id") => format!(
+            "{} AND (table_id, begin_snapshot) IN (SELECT (table_id, max(begin_snapshot)) \
+             FROM {source}.main.ducklake_schema_versions GROUP BY table_id)",
+            live("table_id", "ducklake_table")
+        ),
+        "ducklake_schema_versions" => {
+            format!("begin_snapshot = (SELECT max(begin_snapshot) FROM {source}.main.ducklake_schema_versions)")
+        }
+        _ if has("end_snapshot") => "end_snapshot IS NULL".to_owned(),
+        _ => "true".to_owned(),
+    })
+}

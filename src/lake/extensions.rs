@@ -1,0 +1,26 @@
+//! DuckDB's own extensions that a catalog needs.
+
+use super::LakeError;
+use crate::engine::{Connection, literal};
+
+/// The extension that reads and writes DuckLake catalogs.
+pub const DUCKLAKE: &str = "ducklake";
+/// The extension that keeps a working catalog in a SQLite file.
+const SQLITE: &str = "sqlite_scanner";
+
+/// Loads ducklake and sqlite where they are not loaded yet, and installs them where they are missing.
+///
+/// # Errors
+/// [`LakeError::Extension`] with DuckDB's reason.
+pub fn load_extensions(connection: &Connection) -> Result<(), LakeError> {
+    for name in [DUCKLAKE, SQLITE] {
+        let loaded = connection
+            .query(&format!("SELECT 1 FROM duckdb_extensions() WHERE loaded AND extension_name = {}", literal(name)))?;
+        if loaded.is_empty() && connection.execute(&format!("LOAD {name}")).is_err() {
+            connection
+                .execute(&format!("INSTALL {name}; LOAD {name}"))
+                .map_err(|source| LakeError::Extension { name, source })?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! Freezing: a working catalog becomes the catalog of a version (docs/format.md section 11).
+
+use std::path::Path;
+
+use super::copy::{self, Which};
+use super::{LakeError, paths};
+use crate::engine::{Connection, identifier, literal};
+
+/// Rows of file statistics from which on the frozen file has DuckDB's usual block size. Below it blocks are small: an
+/// empty catalog is then 160 KB instead of 1.8 MB.
+const LARGE_CATALOG: u64 = 200_000;
+
+/// How a catalog is frozen.
+#[derive(Debug, Clone)]
+pub struct FreezeOptions<'a> {
+    /// The data folder as the frozen catalog names it: the repository's location and data_dir, ending in `/`.
+    pub data_path: &'a str,
+    /// Every way in which the working catalog may write the data folder in an absolute path; each ends in `/`.
+    pub data_prefixes: &'a [String],
+    /// Keeps DuckLake's own snapshots.
+    pub keep_snapshots: bool,
+    /// Freezes a catalog that holds encryption keys in clear.
+    pub allow_encrypted: bool,
+}
+
+/// Copies the working catalog in the SQLite file `working` into the new DuckDB file `frozen`. Reads what is committed at
+/// one moment; returns the number of the snapshot that was read.
+///
+/// # Errors
+/// [`LakeError::Encrypted`], [`LakeError::OutsideDataDir`], or DuckDB's.
+pub fn freeze(
+    connection: &Connection,
+    working: &Path,
+    frozen: &Path,
+    options: &FreezeOptions<'_>,
+) -> Result<i64, LakeError> {
+    let statements = table_definitions(connection, frozen)?;
+    let source = connection.attach(&working.to_string_lossy(), "TYPE sqlite, READ_ONLY, BUSY_TIMEOUT 5000")?;
+    let (from, transaction) = (identifier(source.name()), connection.begin()?);
+    let facts = connection.row(&format!(
+        "SELECT (SELECT max(snapshot_id)::BIGINT FROM {from}.ducklake_snapshot), \
+         (SELECT count(*) FROM {from}.ducklake_file_column_stats), \
+         (SELECT coalesce(max(value = 'true'), false) FROM {from}.ducklake_metadata WHERE key = 'encrypted')"
+    ))?;
+    if facts.boolean(2)? && !options.allow_encrypted {
+        return Err(LakeError::Encrypted);
+    }
+    let block_size = if facts.count(1)? < LARGE_CATALOG { 16_384 } else { 262_144 };
+    // Older DuckDB releases can open this storage version.
+    let target = connection.attach(
+        &frozen.to_string_lossy(),
+        &format!("TYPE duckdb, STORAGE_VERSION 'v1.0.0', BLOCK_SIZE {block_size}"),
+    )?;
+    let to = identifier(target.name());
+    for statement in statements {
+        connection.execute(&statement.replacen("CREATE TABLE ", &format!("CREATE TABLE {to}.main."), 1))?;
+    }
+    let which = if options.keep_snapshots { Which::All } else { Which::Current };
+    copy::copy(connection, source.name(), target.name(), which)?;
+    forget_the_working_copy(connection, &to, options.data_path)?;
+    paths::make_relative(connection, target.name(), options.data_prefixes)?;
+    transaction.commit()?;
+    connection.execute(&format!("CHECKPOINT {to}"))?;
+    target.detach()?;
+    source.detach()?;
+    facts.integer(0).map_err(LakeError::from)
+}
+
+/// The statements with which DuckLake makes its tables in DuckDB, read off an empty catalog beside `frozen`.
+fn table_definitions(connection: &Connection, frozen: &Path) -> Result<Vec<String>, LakeError> {
+    let template = frozen.with_extension("template");
+    connection
+        .attach(&format!("ducklake:{}", template.to_string_lossy()), "DATA_PATH '.', META_BLOCK_SIZE 16384")?
+        .detach()?;
+    let attached = connection.attach(&template.to_string_lossy(), "TYPE duckdb, READ_ONLY")?;
+    let rows = connection.query(&format!(
+        "SELECT sql FROM duckdb_tables() WHERE database_name = {} ORDER BY table_oid",
+        literal(attached.name())
+    ))?;
+    attached.detach()?;
+    std::fs::remove_file(&template).map_err(|source| LakeError::io("remove", &template, source))?;
+    rows.iter().map(|row| Ok(row.text(0)?.to_owned())).collect()
+}
+
+/// Takes out what belongs to the working copy: its data path, the option that guards it and the mark of its checkout.
+fn forget_the_working_copy(connection: &Connection, to: &str, data_path: &str) -> Result<(), LakeError> {
+    connection.execute(&format!(
+        "DELETE FROM {to}.main.ducklake_metadata WHERE scope IS NULL AND (key = {} OR key = 'delete_older_than' \
+         AND value = {}); \
+         UPDATE {to}.main.ducklake_metadata SET value = {} WHERE key = 'data_path'",
+        literal(super::thaw::CHECKOUT_KEY),
+        literal(super::thaw::NEVER),
+        literal(data_path)
+    ))?;
+    Ok(())
+}

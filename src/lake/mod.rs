@@ -1,0 +1,32 @@
+//! What is done with DuckLake catalogs, through SQL: thaw (checkout), freeze (commit), compare, describe, attach.
+//!
+//! Knows nothing of stores: it is given paths and gives files. A *working catalog* is a SQLite file that DuckLake writes;
+//! a *frozen catalog* is the DuckDB file of a version (docs/format.md section 11).
+
+mod attach;
+mod commit;
+mod compare;
+mod copy;
+mod definition;
+mod describe;
+mod error;
+mod extensions;
+mod freeze;
+mod locate;
+mod paths;
+mod restore;
+mod rows;
+mod status;
+mod thaw;
+mod working;
+mod working_copy;
+
+pub use attach::{attach_version, attach_version_sql, check_catalog};
+pub use commit::{Commit, CommitRequest, commit};
+pub use error::LakeError;
+pub use extensions::load_extensions;
+pub use locate::{Database, find_database, free_alias};
+pub use status::{Uncommitted, uncommitted};
+pub use thaw::{Thaw, thaw};
+pub use working::{LatestSnapshot, attach_working, attach_working_sql, latest_snapshot, require_no_transaction};
+pub use working_copy::{Checkout, WorkingCopy, read_checkout};

@@ -1,0 +1,85 @@
+//! Thawing: the catalog of a version becomes a working catalog (docs/format.md sections 11 and 13).
+
+use std::path::Path;
+
+use super::LakeError;
+use super::copy::{self, Which};
+use crate::engine::{Connection, identifier, literal};
+
+/// The key under which a working catalog holds the mark of the checkout it was made by.
+pub(super) const CHECKOUT_KEY: &str = "fdl_checkout";
+/// As good as never: `CHECKPOINT` and DuckLake's clean-ups would delete the files of other versions and branches.
+pub(super) const NEVER: &str = "1000 years";
+
+/// What a working catalog is made from.
+#[derive(Debug)]
+pub struct Thaw<'a> {
+    /// The catalog of the version, or nothing for an empty one.
+    pub frozen: Option<&'a Path>,
+    /// The data folder, ending in `/`.
+    pub data_path: &'a str,
+    /// The mark of this checkout, by which a stopped one is told from a finished one.
+    pub checkout: &'a str,
+    /// Snapshot and schema version that an earlier catalog of this name had reached: sessions that have it attached keep
+    /// its schema by these numbers, so the new one starts behind them.
+    pub after: Option<(i64, i64)>,
+}
+
+/// Makes the working catalog `working`, a new SQLite file, and returns the number of its snapshot.
+///
+/// # Errors
+/// DuckDB's.
+pub fn thaw(connection: &Connection, working: &Path, thaw: &Thaw<'_>) -> Result<i64, LakeError> {
+    let working = working.to_string_lossy();
+    // DuckLake makes the file itself, for the types and keys it wants.
+    connection
+        .attach(&format!("ducklake:{working}"), &format!("META_TYPE 'sqlite', DATA_PATH {}", literal(thaw.data_path)))?
+        .detach()?;
+    let target = connection.attach(&working, "TYPE sqlite")?;
+    let to = identifier(target.name());
+    let source = match thaw.frozen {
+        Some(frozen) => Some(connection.attach(&frozen.to_string_lossy(), "TYPE duckdb, READ_ONLY")?),
+        None => None,
+    };
+    let transaction = connection.begin()?;
+    if let Some(source) = &source {
+        for table in copy::tables(connection, target.name())?.keys() {
+            connection.execute(&format!("DELETE FROM {to}.{}", identifier(table)))?;
+        }
+        copy::copy(connection, source.name(), target.name(), Which::All)?;
+    }
+    let (key, never) = (literal(CHECKOUT_KEY), literal(NEVER));
+    connection.execute(&format!(
+        "UPDATE {to}.ducklake_metadata SET value = {data_path} WHERE key = 'data_path'; \
+         DELETE FROM {to}.ducklake_metadata WHERE scope IS NULL AND key IN ({key}, 'delete_older_than'); \
+         INSERT INTO {to}.ducklake_metadata (key, value) VALUES ({key}, {checkout}), ('delete_older_than', {never})",
+        data_path = literal(thaw.data_path),
+        checkout = literal(thaw.checkout),
+    ))?;
+    if let Some((snapshot, schema_version)) = thaw.after {
+        start_after(connection, &to, snapshot, schema_version)?;
+    }
+    let snapshot =
+        connection.row(&format!("SELECT max(snapshot_id)::BIGINT FROM {to}.ducklake_snapshot"))?.integer(0)?;
+    transaction.commit()?;
+    if let Some(source) = source {
+        source.detach()?;
+    }
+    target.detach()?;
+    Ok(snapshot)
+}
+
+fn start_after(connection: &Connection, to: &str, snapshot: i64, schema_version: i64) -> Result<(), LakeError> {
+    let current = connection.row(&format!(
+        "SELECT snapshot_id::BIGINT, schema_version::BIGINT FROM {to}.ducklake_snapshot ORDER BY snapshot_id DESC LIMIT 1"
+    ))?;
+    let next = snapshot.max(current.integer(0)?) + 1;
+    let schema_version = schema_version.max(current.integer(1)?) + 1;
+    let last = current.integer(0)?;
+    connection.execute(&format!(
+        "UPDATE {to}.ducklake_snapshot SET schema_version = {schema_version}, snapshot_id = {next} \
+         WHERE snapshot_id = {last}; \
+         UPDATE {to}.ducklake_snapshot_changes SET snapshot_id = {next} WHERE snapshot_id = {last}"
+    ))?;
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! What a command works with: the session's database, a runtime for the stores, the clock.
+
+use std::sync::{Arc, OnceLock};
+
+use tokio::runtime::{Builder, Runtime};
+
+use super::Error;
+use crate::engine::{Engine, Lease};
+use crate::format::{SystemClock, VersionIds};
+
+/// Shared by all commands of one database; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Context {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    engine: Engine,
+    clock: SystemClock,
+    ids: VersionIds,
+}
+
+impl Context {
+    /// For the database of `engine`.
+    ///
+    /// # Errors
+    /// None today; what is made once for each database may fail.
+    pub fn new(engine: Engine) -> Result<Self, Error> {
+        Ok(Self { inner: Arc::new(Inner { engine, clock: SystemClock, ids: VersionIds::new() }) })
+    }
+
+    /// A connection to the user's database, for the length of a command.
+    ///
+    /// # Errors
+    /// FDL-DUCKDB after the user closed the database.
+    pub fn connection(&self) -> Result<Lease<'_>, Error> {
+        Ok(self.inner.engine.connection()?)
+    }
+
+    /// The clock.
+    pub fn clock(&self) -> &SystemClock {
+        &self.inner.clock
+    }
+
+    /// Where new version IDs come from.
+    pub fn ids(&self) -> &VersionIds {
+        &self.inner.ids
+    }
+
+    /// Runs a store's work to its end on the runtime that all databases of the process share.
+    ///
+    /// # Errors
+    /// FDL-DUCKDB when the system gives no threads.
+    pub fn block_on<F: Future>(&self, work: F) -> Result<F::Output, Error> {
+        static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+        let runtime = match RUNTIME.get() {
+            Some(runtime) => runtime,
+            None => {
+                let made = Builder::new_multi_thread()
+                    .worker_threads(2)
+                    .thread_name("fdl-store")
+                    .enable_all()
+                    .build()
+                    .map_err(Error::no_threads)?;
+                RUNTIME.get_or_init(|| made)
+            }
+        };
+        Ok(runtime.block_on(work))
+    }
+}

@@ -1,0 +1,18 @@
+//! The DuckDB face: one file a command, and their registration.
+//!
+//! A [`Command`] is data (name, parameters, columns) and a function, so that another registration (DuckDB 2's C API) can
+//! use the same list, [`COMMANDS`].
+
+mod arguments;
+mod command;
+mod commands;
+mod context;
+mod entry;
+mod error;
+mod register;
+
+pub use arguments::Arguments;
+pub use command::{Argument, Column, ColumnType, Command, Named, Output, ParameterType, Value};
+pub use commands::COMMANDS;
+pub use context::Context;
+pub use error::{Code, Error};
