@@ -105,6 +105,7 @@ pub(super) fn may_have_happened(error: &StoreError) -> bool {
         StoreError::NotFound { .. }
         | StoreError::Permission { .. }
         | StoreError::BadKey { .. }
+        | StoreError::BadLocation { .. }
         | StoreError::NoSpace { .. }
         | StoreError::Unsupported { .. } => false,
     }

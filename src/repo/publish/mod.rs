@@ -6,7 +6,7 @@ mod send;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use crate::format::{Clock, Files, RefKind, RefName, StoredFile, VersionId, print_ref};
+use crate::format::{Clock, Files, RefKind, RefName, StoredFile, VersionId, layout, print_ref};
 use crate::store::{ConditionalWrite, ETag, Store, StoreError};
 
 use super::error::RepoError;
@@ -138,8 +138,7 @@ async fn moved(
     ours: VersionId,
 ) -> Result<PushReport, RepoError> {
     let landed = match now {
-        // A chain that cannot be read does not make the conflict less of one.
-        Some(now) => descends_from(store, now, ours, push.expected.version()).await.unwrap_or(false),
+        Some(now) => has_landed(store, now, ours, push.expected.version()).await,
         None => false,
     };
     if !landed {
@@ -149,6 +148,13 @@ async fn moved(
     let notes = lagging(store, &push.reference).await;
     let notes = std::iter::once(note).chain(notes).collect();
     Ok(nothing_to_send(push, now, notes))
+}
+
+/// Whether a branch that holds `now` was built upon ours. What cannot be read does not make a conflict less of one.
+async fn has_landed(store: &dyn Store, now: VersionId, ours: VersionId, stop: Option<VersionId>) -> bool {
+    // One request spares most conflicts the walk.
+    store.head(&layout::version_json(ours)).await.is_ok()
+        && descends_from(store, now, ours, stop).await.unwrap_or(false)
 }
 
 /// A push that has something to write.
