@@ -145,11 +145,9 @@ impl From<EngineError> for Error {
                 format!("no space is left: {}", error.message),
                 "free some space, then call again; nothing was published.",
             ),
-            EngineErrorKind::Permission => Self::new(
-                Code::Permission,
-                error.message,
-                "check who may write to the file and its folder.",
-            ),
+            EngineErrorKind::Permission => {
+                Self::new(Code::Permission, error.message, "check who may write to the file and its folder.")
+            }
             EngineErrorKind::Closed => Self::new(
                 Code::DuckDb,
                 error.message,
@@ -215,7 +213,9 @@ impl From<LakeError> for Error {
                 let hint = format!("run INSTALL {name}; LOAD {name}; with a network, or set extension_directory.");
                 return Self::new(Code::DuckDb, sentence, hint);
             }
-            LakeError::NoSuchLake { .. } => (Code::NotFound, "CALL fdl_checkout('<repository>') makes a working catalog."),
+            LakeError::NoSuchLake { .. } => {
+                (Code::NotFound, "CALL fdl_checkout('<repository>') makes a working catalog.")
+            }
             LakeError::NotACheckout { .. } => {
                 (Code::BadArgument, "CALL fdl_checkout('<repository>') makes one; only it knows where to push to.")
             }
@@ -228,19 +228,23 @@ impl From<LakeError> for Error {
                 Code::Encrypted,
                 "allow_encrypted := true publishes the keys to everybody who can read the repository.",
             ),
-            LakeError::OutsideDataDir { .. } => {
-                (Code::BadPath, "copy the rows with CREATE TABLE … AS SELECT, so that they are written to the data folder.")
-            }
+            LakeError::OutsideDataDir { .. } => (
+                Code::BadPath,
+                "copy the rows with CREATE TABLE … AS SELECT, so that they are written to the data folder.",
+            ),
             LakeError::StillInlined { .. } => {
                 (Code::DuckDb, "CALL ducklake_flush_inlined_data('<lake>') shows DuckLake's reason.")
             }
             LakeError::Corrupt { .. } => (Code::Corrupt, "check the version out again with force := true."),
-            LakeError::AliasTaken { .. } => (Code::Exists, "choose another name with alias := '…', or DETACH it first."),
-            LakeError::ForeignFile { .. } => (Code::Exists, "choose another place with path := '…'; fdl replaces its own files only."),
-            LakeError::Dirty { .. } => (
-                Code::Dirty,
-                "CALL fdl_push('…', message := '…') publishes it; force := true throws it away.",
-            ),
+            LakeError::AliasTaken { .. } => {
+                (Code::Exists, "choose another name with alias := '…', or DETACH it first.")
+            }
+            LakeError::ForeignFile { .. } => {
+                (Code::Exists, "choose another place with path := '…'; fdl replaces its own files only.")
+            }
+            LakeError::Dirty { .. } => {
+                (Code::Dirty, "CALL fdl_push('…', message := '…') publishes it; force := true throws it away.")
+            }
             LakeError::MissingVersion { .. } => (Code::Corrupt, "check the version out again with force := true."),
             LakeError::Io { source, .. } => match source.kind() {
                 std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {

@@ -12,9 +12,7 @@ use duckdb::Connection;
 use duckdb::core::{DataChunkHandle, Inserter, LogicalTypeHandle, LogicalTypeId};
 use duckdb::vtab::{BindInfo, InitInfo, TableFunctionInfo, VTab, Value as DuckValue};
 
-use super::{
-    Argument, Arguments, COMMANDS, Column, ColumnType, Command, Context, Error, Output, ParameterType, Value,
-};
+use super::{Argument, Arguments, COMMANDS, Column, ColumnType, Command, Context, Error, Output, ParameterType, Value};
 
 /// How many rows one chunk takes at the most; DuckDB's vectors hold 2048.
 const CHUNK: usize = 2048;
@@ -30,7 +28,7 @@ pub(super) fn register_all(connection: &Connection, context: &Context) -> duckdb
             $(connection.register_table_function_with_extra_info::<Slot<$index>, Context>(COMMANDS[$index].name, context)?;)*
         }};
     }
-    register!(0);
+    register!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14);
     Ok(())
 }
 
