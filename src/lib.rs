@@ -1,8 +1,13 @@
 //! fdl: Git for DuckLake datasets, as a DuckDB loadable extension.
 //!
 //! The layers, each knowing only those above it in this list:
-//! [`format`] (what the files are), [`store`] (where they are), [`repo`] (what is done to a repository).
+//! [`format`] (what the files are), [`store`] (where they are), [`repo`] (what is done to a repository), [`engine`] (SQL on
+//! the session's database), [`lake`] (what is done with DuckLake catalogs), and the DuckDB face, which DuckDB enters on
+//! `LOAD fdl`.
 
+pub mod engine;
 pub mod format;
+pub mod lake;
 pub mod repo;
+pub mod sql;
 pub mod store;

@@ -62,7 +62,8 @@ mod tests {
 
     #[test]
     fn messages_are_sorted_and_put_on_one_line() {
-        let locked = EngineError::from_message("Failed to execute query \"PRAGMA journal_mode=DELETE\":\n database is locked");
+        let locked =
+            EngineError::from_message("Failed to execute query \"PRAGMA journal_mode=DELETE\":\n database is locked");
         assert_eq!(locked.kind, EngineErrorKind::Locked);
         assert!(!locked.message.contains('\n'));
         assert_eq!(EngineError::from_message("IO Error: No space left on device").kind, EngineErrorKind::NoSpace);

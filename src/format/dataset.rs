@@ -118,11 +118,7 @@ impl Dataset {
             totals.files = totals.files.saturating_add(table.files.unwrap_or(0));
             totals.bytes = totals.bytes.saturating_add(table.bytes.unwrap_or(0));
         }
-        Self {
-            fdl: FDL_VERSION.to_owned(),
-            schemas,
-            totals,
-        }
+        Self { fdl: FDL_VERSION.to_owned(), schemas, totals }
     }
 
     /// Reads dataset.json.
@@ -211,12 +207,7 @@ mod tests {
 
     #[test]
     fn damage_is_an_error() {
-        for bad in [
-            "",
-            "{}",
-            r#"{"fdl": "0.1", "schemas": {}, "totals": {}}"#,
-            r#"{"fdl": "0.1", "schemas": []}"#,
-        ] {
+        for bad in ["", "{}", r#"{"fdl": "0.1", "schemas": {}, "totals": {}}"#, r#"{"fdl": "0.1", "schemas": []}"#] {
             assert!(Dataset::parse(bad.as_bytes()).is_err(), "{bad}");
         }
     }

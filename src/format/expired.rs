@@ -102,22 +102,8 @@ mod tests {
     #[test]
     fn whatever_it_holds_it_is_a_mark() {
         let deep = "[".repeat(100_000);
-        for odd in [
-            "",
-            "x",
-            "null",
-            "[1]",
-            "{\"reason\": 5}",
-            "{\"reason\": \"other\"}",
-            "{\"fdl\": \"9.0\"}",
-            &deep,
-        ] {
-            assert_eq!(
-                Expired::parse(odd.as_bytes()),
-                Expired::default(),
-                "{}",
-                odd.len()
-            );
+        for odd in ["", "x", "null", "[1]", "{\"reason\": 5}", "{\"reason\": \"other\"}", "{\"fdl\": \"9.0\"}", &deep] {
+            assert_eq!(Expired::parse(odd.as_bytes()), Expired::default(), "{}", odd.len());
         }
         let half = Expired::parse(br#"{"fdl": "9.0", "reason": "retention", "at": "soon"}"#);
         assert_eq!((half.reason, half.at), (Some(Reason::Retention), None));

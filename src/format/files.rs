@@ -67,10 +67,7 @@ impl Files {
     /// The list of these tables.
     #[must_use]
     pub fn new(tables: Vec<TableFiles>) -> Self {
-        Self {
-            fdl: FDL_VERSION.to_owned(),
-            tables,
-        }
+        Self { fdl: FDL_VERSION.to_owned(), tables }
     }
 
     /// Reads files.json and checks that every path lies under the data folder.
@@ -122,10 +119,7 @@ impl Files {
         let known = parent.map(Self::by_key).unwrap_or_default();
         let new = self.by_key().into_iter();
         new.filter(|(key, _)| !known.contains_key(key))
-            .map(|(key, size)| StoredFile {
-                key: key.to_owned(),
-                size,
-            })
+            .map(|(key, size)| StoredFile { key: key.to_owned(), size })
             .collect()
     }
 }
@@ -191,10 +185,7 @@ mod tests {
     #[test]
     fn a_path_outside_the_data_folder_is_refused() {
         for path in ["data/../fdl.json", "/etc/passwd", "s3://other/x", "other/x"] {
-            for old in [
-                "data/main/町/ducklake-2.parquet",
-                "data/main/町/ducklake-1-delete.parquet",
-            ] {
+            for old in ["data/main/町/ducklake-2.parquet", "data/main/町/ducklake-1-delete.parquet"] {
                 let text = FULL.replace(old, path);
                 let read = Files::parse(text.as_bytes(), &DataDir::default());
                 assert!(matches!(read, Err(FormatError::BadPath { .. })), "{path}");

@@ -94,9 +94,7 @@ impl Serialize for Sha256 {
 
 impl<'de> Deserialize<'de> for Sha256 {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(de::Error::custom)
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
     }
 }
 
@@ -114,20 +112,14 @@ mod tests {
         let (hash, size) = Sha256::of_reader(&b"abc"[..]).unwrap();
         assert_eq!((hash.to_string().as_str(), size), (ABC, 3));
         let long = vec![7; 200_000];
-        assert_eq!(
-            Sha256::of_reader(long.as_slice()).unwrap(),
-            (Sha256::of(&long), 200_000)
-        );
+        assert_eq!(Sha256::of_reader(long.as_slice()).unwrap(), (Sha256::of(&long), 200_000));
         assert!(Sha256::of_file(Path::new("/no/such/file")).is_err());
     }
 
     #[test]
     fn texts() {
         assert_eq!(ABC.parse::<Sha256>().unwrap(), Sha256::of(b"abc"));
-        assert_eq!(
-            ABC.to_uppercase().parse::<Sha256>().unwrap(),
-            Sha256::of(b"abc")
-        );
+        assert_eq!(ABC.to_uppercase().parse::<Sha256>().unwrap(), Sha256::of(b"abc"));
         for bad in [
             "",
             "abc",

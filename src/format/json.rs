@@ -13,8 +13,7 @@ const MAJOR: &str = "0";
 
 /// The bytes of a file. The same value gives the same bytes.
 pub(super) fn print<T: Serialize>(file: &str, value: &T) -> Result<Vec<u8>, FormatError> {
-    let mut bytes = serde_json::to_vec_pretty(value)
-        .map_err(|error| FormatError::json(file, error.to_string()))?;
+    let mut bytes = serde_json::to_vec_pretty(value).map_err(|error| FormatError::json(file, error.to_string()))?;
     bytes.push(b'\n');
     Ok(bytes)
 }
@@ -25,10 +24,7 @@ pub(super) fn parse<T: DeserializeOwned>(file: &str, bytes: &[u8]) -> Result<T, 
 }
 
 /// Reads a file after looking at its version, because another major version may have another shape.
-pub(super) fn parse_versioned<T: DeserializeOwned>(
-    file: &str,
-    bytes: &[u8],
-) -> Result<T, FormatError> {
+pub(super) fn parse_versioned<T: DeserializeOwned>(file: &str, bytes: &[u8]) -> Result<T, FormatError> {
     #[derive(Deserialize)]
     struct Versioned {
         fdl: String,
@@ -50,10 +46,7 @@ pub fn supported(file: &str, found: &str) -> Result<(), FormatError> {
         return Err(FormatError::json(file, why));
     }
     if major != MAJOR {
-        return Err(FormatError::UnsupportedVersion {
-            file: file.to_owned(),
-            found: found.to_owned(),
-        });
+        return Err(FormatError::UnsupportedVersion { file: file.to_owned(), found: found.to_owned() });
     }
     Ok(())
 }
@@ -69,10 +62,7 @@ mod tests {
         }
         for other in ["1.0", "1", "10.1", "99999999999999999999.1"] {
             let error = supported("fdl.json", other).unwrap_err();
-            assert!(
-                matches!(error, FormatError::UnsupportedVersion { .. }),
-                "{other}"
-            );
+            assert!(matches!(error, FormatError::UnsupportedVersion { .. }), "{other}");
         }
         for bad in ["", "x", "v0.1", "0.", ".1", "-0.1", "0.x"] {
             let error = supported("fdl.json", bad).unwrap_err();
@@ -83,11 +73,7 @@ mod tests {
     #[test]
     fn hostile_json_is_an_error() {
         let deep = "[".repeat(100_000);
-        let wide = format!(
-            "{{\"fdl\": \"0.1\", \"x\": {}1{}}}",
-            "[".repeat(200),
-            "]".repeat(200)
-        );
+        let wide = format!("{{\"fdl\": \"0.1\", \"x\": {}1{}}}", "[".repeat(200), "]".repeat(200));
         for bad in [
             "",
             "{",
@@ -102,11 +88,7 @@ mod tests {
             "\u{feff}{\"fdl\": \"0.1\"}",
         ] {
             let read = parse_versioned::<serde_json::Value>("x.json", bad.as_bytes());
-            assert!(
-                matches!(read, Err(FormatError::BadJson { .. })),
-                "{}",
-                bad.len()
-            );
+            assert!(matches!(read, Err(FormatError::BadJson { .. })), "{}", bad.len());
         }
         assert!(parse::<serde_json::Value>("x.json", &[b'"', 0xff, b'"']).is_err());
     }

@@ -100,11 +100,7 @@ pub fn check_format(format: &str) -> Result<(), FormatError> {
     if good {
         return Ok(());
     }
-    Err(FormatError::value(
-        "a DuckLake format",
-        format,
-        "it must be a version such as 1.0",
-    ))
+    Err(FormatError::value("a DuckLake format", format, "it must be a version such as 1.0"))
 }
 
 #[cfg(test)]
@@ -128,13 +124,7 @@ mod tests {
             assert_eq!(key, format!("{folder}{name}"));
             assert_eq!(in_version(&key), Some((id, name)));
         }
-        for other in [
-            "fdl.json",
-            "versions/",
-            "versions/x/version.json",
-            "data/versions/x",
-            "versions",
-        ] {
+        for other in ["fdl.json", "versions/", "versions/x/version.json", "data/versions/x", "versions"] {
             assert_eq!(in_version(other), None);
         }
     }
@@ -144,19 +134,7 @@ mod tests {
         for good in ["0.3", "1.0", "1", "1.1-dev.1"] {
             assert!(check_format(good).is_ok(), "{good}");
         }
-        for bad in [
-            "",
-            "..",
-            "1..0",
-            "../x",
-            "1/0",
-            "a",
-            ".1",
-            "1.",
-            "1.0 ",
-            "1.0\n",
-            &"1".repeat(40),
-        ] {
+        for bad in ["", "..", "1..0", "../x", "1/0", "a", ".1", "1.", "1.0 ", "1.0\n", &"1".repeat(40)] {
             assert!(check_format(bad).is_err(), "{bad}");
         }
     }

@@ -82,10 +82,7 @@ impl RefName {
         };
         match broken {
             Some(why) => Err(FormatError::name(short, why)),
-            None => Ok(Self {
-                full: format!("{}{short}", kind.folder()),
-                kind,
-            }),
+            None => Ok(Self { full: format!("{}{short}", kind.folder()), kind }),
         }
     }
 
@@ -99,10 +96,7 @@ impl RefName {
                 return Self::new(kind, short);
             }
         }
-        Err(FormatError::name(
-            full,
-            "a full name begins with refs/heads/, refs/tags/ or refs/requests/",
-        ))
+        Err(FormatError::name(full, "a full name begins with refs/heads/, refs/tags/ or refs/requests/"))
     }
 
     /// What the ref is for.
@@ -114,9 +108,7 @@ impl RefName {
     /// The name without its folder: `main`.
     #[must_use]
     pub fn short(&self) -> &str {
-        self.full
-            .strip_prefix(self.kind.folder())
-            .unwrap_or(&self.full)
+        self.full.strip_prefix(self.kind.folder()).unwrap_or(&self.full)
     }
 
     /// The full name: `refs/heads/main`.
@@ -134,10 +126,7 @@ impl RefName {
     /// Whether one of the two is the folder of the other (`a` and `a/b`), so that they cannot both exist.
     #[must_use]
     pub fn conflicts_with(&self, other: &Self) -> bool {
-        let below = |name: &str, folder: &str| {
-            name.strip_prefix(folder)
-                .is_some_and(|rest| rest.starts_with('/'))
-        };
+        let below = |name: &str, folder: &str| name.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
         below(&self.full, &other.full) || below(&other.full, &self.full)
     }
 
@@ -195,10 +184,7 @@ fn broken_name(name: &str) -> Option<&'static str> {
 
 /// The rule that a part between two slashes breaks.
 fn broken_part(part: &str) -> Option<&'static str> {
-    let starts_well = part
-        .bytes()
-        .next()
-        .is_some_and(|b| b.is_ascii_alphanumeric());
+    let starts_well = part.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric());
     if part.is_empty() {
         Some("a part between slashes is empty")
     } else if !starts_well {
@@ -226,25 +212,13 @@ mod tests {
     #[test]
     fn good_names() {
         let long = "a".repeat(200);
-        for name in [
-            "main",
-            "a",
-            "0",
-            "a/b",
-            "v1.0",
-            "feature/x_1-2",
-            "a.b/c.lockx",
-            &long,
-        ] {
+        for name in ["main", "a", "0", "a/b", "v1.0", "feature/x_1-2", "a.b/c.lockx", &long] {
             let branch = RefName::branch(name).unwrap();
             assert_eq!(branch.short(), name);
             assert_eq!(branch.full(), format!("refs/heads/{name}"));
             assert_eq!(branch.kind(), RefKind::Branch);
             assert_eq!(RefName::parse(branch.full()).unwrap(), branch);
-            assert_eq!(
-                RefName::tag(name).unwrap().key(),
-                format!("refs/tags/{name}")
-            );
+            assert_eq!(RefName::tag(name).unwrap().key(), format!("refs/tags/{name}"));
         }
         let request = RefName::parse("refs/requests/17").unwrap();
         assert_eq!((request.kind(), request.short()), (RefKind::Request, "17"));
@@ -254,9 +228,9 @@ mod tests {
     fn bad_names() {
         let long = "a".repeat(201);
         for name in [
-            "", "/", "a/", "/a", "a//b", ".", "..", "a/..", "../a", "a..b", ".a", "a/.b", "a.",
-            "a./b", "a.lock", "a.lock/b", "-a", "_a", "a/-b", "Main", "a b", "a\\b", "a:b", "a~1",
-            "a^", "a?", "a*", "a\n", "a\0", "é", "日本", "a%2fb", &long,
+            "", "/", "a/", "/a", "a//b", ".", "..", "a/..", "../a", "a..b", ".a", "a/.b", "a.", "a./b", "a.lock",
+            "a.lock/b", "-a", "_a", "a/-b", "Main", "a b", "a\\b", "a:b", "a~1", "a^", "a?", "a*", "a\n", "a\0", "é",
+            "日本", "a%2fb", &long,
         ] {
             assert!(RefName::branch(name).is_err(), "{name:?}");
             assert!(RefName::tag(name).is_err(), "{name:?}");

@@ -42,10 +42,7 @@ impl SeededRandom {
     /// One step of splitmix64.
     fn step(&self) -> u64 {
         const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
-        let state = self
-            .0
-            .fetch_add(GAMMA, Ordering::Relaxed)
-            .wrapping_add(GAMMA);
+        let state = self.0.fetch_add(GAMMA, Ordering::Relaxed).wrapping_add(GAMMA);
         let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ (mixed >> 31)

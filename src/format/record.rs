@@ -87,9 +87,7 @@ impl Author {
         match self {
             Self::Parts { email, .. } => email.as_deref(),
             Self::Text(text) => {
-                let bracketed = text
-                    .rsplit_once('<')
-                    .and_then(|(_, rest)| rest.trim_end().strip_suffix('>'));
+                let bracketed = text.rsplit_once('<').and_then(|(_, rest)| rest.trim_end().strip_suffix('>'));
                 let bare = || (text.contains('@') && !text.contains(' ')).then_some(text.as_str());
                 bracketed.or_else(bare)
             }
@@ -124,8 +122,7 @@ impl Record {
             return Err(FormatError::json(&file, why));
         }
         for format in record.catalogs.keys() {
-            layout::check_format(format)
-                .map_err(|error| FormatError::json(&file, error.to_string()))?;
+            layout::check_format(format).map_err(|error| FormatError::json(&file, error.to_string()))?;
         }
         Ok(record)
     }
@@ -212,65 +209,36 @@ mod tests {
             r#", "catalogs": {"../x": {"sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"}}"#,
             r#", "files_sha256": "abc""#,
         ] {
-            assert!(
-                matches!(with(extra), Err(FormatError::BadJson { .. })),
-                "{extra}"
-            );
+            assert!(matches!(with(extra), Err(FormatError::BadJson { .. })), "{extra}");
         }
         for missing in ["fdl", "id", "sha256"] {
-            let text = LEAST
-                .replace("EXTRA", "")
-                .replace(&format!("\"{missing}\""), "\"x\"");
-            assert!(matches!(
-                Record::parse(id(), text.as_bytes()),
-                Err(FormatError::BadJson { .. })
-            ));
+            let text = LEAST.replace("EXTRA", "").replace(&format!("\"{missing}\""), "\"x\"");
+            assert!(matches!(Record::parse(id(), text.as_bytes()), Err(FormatError::BadJson { .. })));
         }
     }
 
     #[test]
     fn the_folder_and_the_major_version_must_fit() {
         let other: VersionId = "019a3c4d-0000-7000-8000-000000000000".parse().unwrap();
-        let error = Record::parse(other, FULL.as_bytes())
-            .unwrap_err()
-            .to_string();
+        let error = Record::parse(other, FULL.as_bytes()).unwrap_err().to_string();
         assert!(error.contains("record of version 019a3c4e"), "{error}");
         let newer = FULL.replace("\"0.1\"", "\"2.0\"");
-        assert!(matches!(
-            Record::parse(id(), newer.as_bytes()),
-            Err(FormatError::UnsupportedVersion { .. })
-        ));
+        assert!(matches!(Record::parse(id(), newer.as_bytes()), Err(FormatError::UnsupportedVersion { .. })));
     }
 
     #[test]
     fn authors() {
-        let read = |author: &str| {
-            with(&format!(", \"author\": {author}"))
-                .unwrap()
-                .author
-                .unwrap()
-        };
+        let read = |author: &str| with(&format!(", \"author\": {author}")).unwrap().author.unwrap();
         for (given, shown, email) in [
             (r#""Aiko <a@b.org>""#, "Aiko <a@b.org>", Some("a@b.org")),
             (r#""a@b.org""#, "a@b.org", Some("a@b.org")),
             (r#""Aiko""#, "Aiko", None),
-            (
-                r#"{"name": "Aiko", "email": "a@b.org"}"#,
-                "Aiko <a@b.org>",
-                Some("a@b.org"),
-            ),
+            (r#"{"name": "Aiko", "email": "a@b.org"}"#, "Aiko <a@b.org>", Some("a@b.org")),
             (r#"{"name": "Aiko"}"#, "Aiko", None),
-            (
-                r#"{"email": "a@b.org", "x": 1}"#,
-                "a@b.org",
-                Some("a@b.org"),
-            ),
+            (r#"{"email": "a@b.org", "x": 1}"#, "a@b.org", Some("a@b.org")),
         ] {
             let author = read(given);
-            assert_eq!(
-                (author.to_string().as_str(), author.email()),
-                (shown, email)
-            );
+            assert_eq!((author.to_string().as_str(), author.email()), (shown, email));
         }
     }
 }

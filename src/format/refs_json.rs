@@ -38,24 +38,14 @@ impl RefsJson {
         }
         let raw: Raw = json::parse(layout::REFS_JSON, bytes)?;
         if raw.head.kind() != RefKind::Branch {
-            return Err(FormatError::json(
-                layout::REFS_JSON,
-                "its head is not a branch",
-            ));
+            return Err(FormatError::json(layout::REFS_JSON, "its head is not a branch"));
         }
-        let known = raw
-            .refs
-            .into_iter()
-            .filter_map(|(name, id)| Some((RefName::parse(&name).ok()?, id)));
+        let known = raw.refs.into_iter().filter_map(|(name, id)| Some((RefName::parse(&name).ok()?, id)));
         let refs = known
             .map(|(name, id)| Ok((name, serde_json::from_value(id)?)))
             .collect::<Result<_, serde_json::Error>>()
             .map_err(|error| FormatError::json(layout::REFS_JSON, error.to_string()))?;
-        Ok(Self {
-            head: raw.head,
-            refs,
-            other: raw.other,
-        })
+        Ok(Self { head: raw.head, refs, other: raw.other })
     }
 
     /// The bytes of refs.json.
@@ -110,13 +100,7 @@ mod tests {
             r#"{"head": "refs/heads/main", "refs": {"refs/heads/main": "x"}}"#,
             r#"{"head": "refs/heads/main", "refs": []}"#,
         ] {
-            assert!(
-                matches!(
-                    RefsJson::parse(bad.as_bytes()),
-                    Err(FormatError::BadJson { .. })
-                ),
-                "{bad}"
-            );
+            assert!(matches!(RefsJson::parse(bad.as_bytes()), Err(FormatError::BadJson { .. })), "{bad}");
         }
     }
 }

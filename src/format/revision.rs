@@ -70,27 +70,18 @@ impl fmt::Display for IdPrefix {
 
 impl Revision {
     /// The default branch.
-    pub const HEAD: Self = Self {
-        base: Base::Head,
-        back: 0,
-    };
+    pub const HEAD: Self = Self { base: Base::Head, back: 0 };
 
     /// The version that a ref holds.
     #[must_use]
     pub fn of_ref(name: RefName) -> Self {
-        Self {
-            base: Base::Ref(name),
-            back: 0,
-        }
+        Self { base: Base::Ref(name), back: 0 }
     }
 
     /// The version of an ID.
     #[must_use]
     pub fn of_id(id: VersionId) -> Self {
-        Self {
-            base: Base::Id(id),
-            back: 0,
-        }
+        Self { base: Base::Id(id), back: 0 }
     }
 }
 
@@ -129,15 +120,8 @@ fn parse_base(text: &str, base: &str) -> Result<Base, FormatError> {
         return Ok(Base::Id(id));
     }
     match (RefName::branch(base), RefName::tag(base)) {
-        (Ok(branch), Ok(tag)) => Ok(Base::Name {
-            branch,
-            tag,
-            prefix: IdPrefix::parse(base),
-        }),
-        _ => Err(FormatError::revision(
-            text,
-            "it is neither a branch, a tag, a full ref name nor a version ID",
-        )),
+        (Ok(branch), Ok(tag)) => Ok(Base::Name { branch, tag, prefix: IdPrefix::parse(base) }),
+        _ => Err(FormatError::revision(text, "it is neither a branch, a tag, a full ref name nor a version ID")),
     }
 }
 
@@ -172,13 +156,7 @@ mod tests {
         for head in ["", "HEAD", " "] {
             assert_eq!(parse(head), Revision::HEAD);
         }
-        assert_eq!(
-            parse("~3"),
-            Revision {
-                base: Base::Head,
-                back: 3
-            }
-        );
+        assert_eq!(parse("~3"), Revision { base: Base::Head, back: 3 });
         assert_eq!(parse("HEAD~0"), Revision::HEAD);
         assert_eq!(parse(ID), Revision::of_id(ID.parse().unwrap()));
         assert_eq!(parse(&format!("{ID}~2")).back, 2);
@@ -218,11 +196,7 @@ mod tests {
     #[test]
     fn prefixes() {
         let id: VersionId = ID.parse().unwrap();
-        for good in [
-            "019a3c4e",
-            "019a3c4e-",
-            "019a3c4e-7c1b-7d3a-9a55-0f2b6c1d9e1",
-        ] {
+        for good in ["019a3c4e", "019a3c4e-", "019a3c4e-7c1b-7d3a-9a55-0f2b6c1d9e1"] {
             assert!(IdPrefix::parse(good).unwrap().matches(id), "{good}");
         }
         assert!(!IdPrefix::parse("019a3c4f").unwrap().matches(id));

@@ -56,15 +56,9 @@ impl CatalogFormat {
             None => (text.trim(), None),
         };
         layout::check_format(format)?;
-        let day = |day: &str| {
-            day.parse()
-                .map_err(|_| FormatError::value("a day", day, "it must be written as 2027-03-31"))
-        };
-        Ok(Self {
-            ducklake: format.to_owned(),
-            until: until.map(day).transpose()?,
-            other: Map::new(),
-        })
+        let day =
+            |day: &str| day.parse().map_err(|_| FormatError::value("a day", day, "it must be written as 2027-03-31"));
+        Ok(Self { ducklake: format.to_owned(), until: until.map(day).transpose()?, other: Map::new() })
     }
 }
 
@@ -169,13 +163,7 @@ mod tests {
             r#"{"fdl": "0.1", "catalog_formats": [{"ducklake": "1.0", "until": "soon"}]}"#,
             r#"{"fdl": "0.1", "fdl": "0.1"}"#,
         ] {
-            assert!(
-                matches!(
-                    Settings::parse(bad.as_bytes()),
-                    Err(FormatError::BadJson { .. })
-                ),
-                "{bad}"
-            );
+            assert!(matches!(Settings::parse(bad.as_bytes()), Err(FormatError::BadJson { .. })), "{bad}");
         }
         let newer = Settings::parse(br#"{"fdl": "1.0", "data_dir": ["a", "b"]}"#);
         assert!(matches!(newer, Err(FormatError::UnsupportedVersion { .. })));
@@ -185,10 +173,7 @@ mod tests {
     fn a_signer_is_one_line() {
         let mut settings = Settings::new(Uuid::nil(), DataDir::default());
         settings.signers = vec!["a\nb".to_owned()];
-        assert!(matches!(
-            settings.print(),
-            Err(FormatError::BadValue { .. })
-        ));
+        assert!(matches!(settings.print(), Err(FormatError::BadValue { .. })));
     }
 
     #[test]

@@ -32,11 +32,7 @@ impl Timestamp {
     /// The moment, cut to the millisecond.
     #[must_use]
     pub fn new(moment: DateTime<Utc>) -> Self {
-        Self(
-            moment
-                .duration_trunc(TimeDelta::milliseconds(1))
-                .unwrap_or(moment),
-        )
+        Self(moment.duration_trunc(TimeDelta::milliseconds(1)).unwrap_or(moment))
     }
 
     /// The moment as a value of `chrono`.
@@ -64,13 +60,7 @@ impl FromStr for Timestamp {
     fn from_str(text: &str) -> Result<Self, FormatError> {
         DateTime::parse_from_rfc3339(text)
             .map(|moment| Self::new(moment.with_timezone(&Utc)))
-            .map_err(|_| {
-                FormatError::value(
-                    "a time",
-                    text,
-                    "it must be written as 2026-11-29T22:14:03.123Z",
-                )
-            })
+            .map_err(|_| FormatError::value("a time", text, "it must be written as 2026-11-29T22:14:03.123Z"))
     }
 }
 
@@ -82,9 +72,7 @@ impl Serialize for Timestamp {
 
 impl<'de> Deserialize<'de> for Timestamp {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(de::Error::custom)
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
     }
 }
 
@@ -103,13 +91,7 @@ mod tests {
         ] {
             assert_eq!(given.parse::<Timestamp>().unwrap().to_string(), printed);
         }
-        for bad in [
-            "",
-            "now",
-            "2026-11-29",
-            "2026-11-29T22:14:03",
-            "2026-13-01T00:00:00Z",
-        ] {
+        for bad in ["", "now", "2026-11-29", "2026-11-29T22:14:03", "2026-13-01T00:00:00Z"] {
             assert!(bad.parse::<Timestamp>().is_err(), "{bad}");
         }
     }

@@ -58,9 +58,7 @@ impl Serialize for VersionId {
 
 impl<'de> Deserialize<'de> for VersionId {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(de::Error::custom)
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
     }
 }
 
@@ -88,11 +86,7 @@ impl VersionIds {
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> Self {
         let last = Mutex::new(Parts::default());
-        Self {
-            clock,
-            random,
-            last,
-        }
+        Self { clock, random, last }
     }
 
     /// The next ID.
@@ -108,22 +102,13 @@ impl Parts {
     /// The parts that follow at a time: fresh random bits in a new millisecond, else one more than before.
     fn next(self, millis: u64, random: u128) -> Self {
         // The upper bit stays free, so that counting on has room.
-        let fresh = Self {
-            millis,
-            tail: random & (TAIL_MASK >> 1),
-        };
+        let fresh = Self { millis, tail: random & (TAIL_MASK >> 1) };
         if millis > self.millis {
             fresh
         } else if self.tail < TAIL_MASK {
-            Self {
-                millis: self.millis,
-                tail: self.tail + 1,
-            }
+            Self { millis: self.millis, tail: self.tail + 1 }
         } else {
-            Self {
-                millis: self.millis + 1,
-                ..fresh
-            }
+            Self { millis: self.millis + 1, ..fresh }
         }
     }
 
@@ -192,10 +177,7 @@ mod tests {
 
     #[test]
     fn a_full_count_moves_on_to_the_next_millisecond() {
-        let full = Parts {
-            millis: 5,
-            tail: TAIL_MASK,
-        };
+        let full = Parts { millis: 5, tail: TAIL_MASK };
         let next = full.next(5, 42);
         assert!(next.id() > full.id());
         assert_eq!(next.millis, 6);
@@ -203,18 +185,11 @@ mod tests {
 
     #[test]
     fn ids_from_many_threads_are_all_different() {
-        let ids = VersionIds::new(
-            Arc::new(SetClock(AtomicI64::new(1))),
-            Arc::new(SeededRandom::new(1)),
-        );
+        let ids = VersionIds::new(Arc::new(SetClock(AtomicI64::new(1))), Arc::new(SeededRandom::new(1)));
         let all: Vec<VersionId> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..4)
-                .map(|_| scope.spawn(|| (0..500).map(|_| ids.next()).collect::<Vec<_>>()))
-                .collect();
-            threads
-                .into_iter()
-                .flat_map(|t| t.join().unwrap())
-                .collect()
+            let threads: Vec<_> =
+                (0..4).map(|_| scope.spawn(|| (0..500).map(|_| ids.next()).collect::<Vec<_>>())).collect();
+            threads.into_iter().flat_map(|t| t.join().unwrap()).collect()
         });
         let unique: std::collections::BTreeSet<_> = all.iter().collect();
         assert_eq!(unique.len(), 2000);

@@ -14,10 +14,8 @@ const SQLITE: &str = "sqlite_scanner";
 /// [`LakeError::Extension`] with DuckDB's reason.
 pub fn load_extensions(connection: &Connection) -> Result<(), LakeError> {
     for name in [DUCKLAKE, SQLITE] {
-        let loaded = connection.query(&format!(
-            "SELECT 1 FROM duckdb_extensions() WHERE loaded AND extension_name = {}",
-            literal(name)
-        ))?;
+        let loaded = connection
+            .query(&format!("SELECT 1 FROM duckdb_extensions() WHERE loaded AND extension_name = {}", literal(name)))?;
         if loaded.is_empty() && connection.execute(&format!("LOAD {name}")).is_err() {
             connection
                 .execute(&format!("INSTALL {name}; LOAD {name}"))

@@ -4,6 +4,7 @@
 //! a *frozen catalog* is the DuckDB file of a version (docs/format.md section 11).
 
 mod attach;
+mod commit;
 mod compare;
 mod copy;
 mod definition;
@@ -15,17 +16,17 @@ mod locate;
 mod paths;
 mod restore;
 mod rows;
+mod status;
 mod thaw;
 mod working;
+mod working_copy;
 
-pub use attach::{AttachedVersion, attach_version, attach_version_sql, check_catalog};
-pub use compare::{Change, Comparison, TableChange, compare};
-pub use definition::{Contents, read_contents};
-pub use describe::{Description, describe};
+pub use attach::{attach_version, attach_version_sql, check_catalog};
+pub use commit::{Commit, CommitRequest, commit};
 pub use error::LakeError;
-pub use extensions::{DUCKLAKE, load_extensions};
-pub use freeze::{FreezeOptions, freeze};
+pub use extensions::load_extensions;
 pub use locate::{Database, find_database, free_alias};
-pub use restore::restore;
+pub use status::{Uncommitted, uncommitted};
 pub use thaw::{Thaw, thaw};
-pub use working::{attach_working, attach_working_sql, flush_inlined, latest_snapshot, require_no_transaction};
+pub use working::{LatestSnapshot, attach_working, attach_working_sql, latest_snapshot, require_no_transaction};
+pub use working_copy::{Checkout, WorkingCopy, read_checkout};

@@ -46,11 +46,7 @@ pub(super) fn make_relative(connection: &Connection, database: &str, prefixes: &
         ))?;
         if let Some(row) = outside.first() {
             return Err(LakeError::OutsideDataDir {
-                table: format!(
-                    "{}.{}",
-                    row.optional_text(0)?.unwrap_or("?"),
-                    row.optional_text(1)?.unwrap_or("?")
-                ),
+                table: format!("{}.{}", row.optional_text(0)?.unwrap_or("?"), row.optional_text(1)?.unwrap_or("?")),
                 path: row.text(2)?.to_owned(),
             });
         }
@@ -70,35 +66,57 @@ pub(super) fn make_relative(connection: &Connection, database: &str, prefixes: &
     Ok(())
 }
 
-/// A schema or table folder that is written as an absolute path in the data folder.
+/// Schema and table folders that are written as absolute paths in the data folder.
 fn relative_table_folders(connection: &Connection, database: &str, prefixes: &[String]) -> Result<(), LakeError> {
     for prefix in prefixes {
         for folders in ["ducklake_schema", "ducklake_table"] {
+            // A table below its schema's folder is relative to that, and is so again when the schema was relative.
             connection.execute(&format!(
-                "UPDATE {database}.main.{folders} SET path = substr(path, {}), path_is_relative = true \
+                "UPDATE {database}.main.{folders} SET path = substr(path, {}), path_is_relative = NULL \
                  WHERE NOT path_is_relative AND starts_with(path, {})",
                 prefix.chars().count() + 1,
                 literal(prefix)
             ))?;
         }
     }
+    connection.execute(&format!(
+        "UPDATE {database}.main.ducklake_schema SET path_is_relative = true WHERE path_is_relative IS NULL; \
+         UPDATE {database}.main.ducklake_table AS t SET path = substr(t.path, length(s.path) + 1), path_is_relative = true \
+         FROM {database}.main.ducklake_schema AS s WHERE s.schema_id = t.schema_id AND t.path_is_relative IS NULL \
+         AND starts_with(t.path, s.path)"
+    ))?;
+    for row in connection.query(&format!(
+        "SELECT DISTINCT schema_id::BIGINT FROM {database}.main.ducklake_table WHERE path_is_relative IS NULL"
+    ))? {
+        write_out_folders(connection, database, row.integer(0)?)?;
+    }
     let outside = connection.query(&format!(
         "SELECT path FROM (SELECT path, path_is_relative FROM {database}.main.ducklake_schema UNION ALL \
          SELECT path, path_is_relative FROM {database}.main.ducklake_table) WHERE NOT path_is_relative LIMIT 1"
     ))?;
     match outside.first() {
-        Some(row) => Err(LakeError::OutsideDataDir { table: "a table's folder".to_owned(), path: row.text(0)?.to_owned() }),
+        Some(row) => {
+            Err(LakeError::OutsideDataDir { table: "a table's folder".to_owned(), path: row.text(0)?.to_owned() })
+        }
         None => Ok(()),
     }
 }
 
-fn move_to_data_folder(connection: &Connection, database: &str, table: i64, key: &str) -> Result<(), LakeError> {
-    let schema = format!("(SELECT schema_id FROM {database}.main.ducklake_table WHERE table_id = {table} LIMIT 1)");
+/// Gives a schema the data folder for its own and writes its former folder into each of its tables.
+fn write_out_folders(connection: &Connection, database: &str, schema: i64) -> Result<(), LakeError> {
     connection.execute(&format!(
-        "UPDATE {database}.main.ducklake_table AS t SET path = s.path || t.path FROM {database}.main.ducklake_schema AS s \
-         WHERE t.schema_id = {schema} AND s.schema_id = t.schema_id; \
-         UPDATE {database}.main.ducklake_schema SET path = '' WHERE schema_id = {schema};"
+        "UPDATE {database}.main.ducklake_table AS t \
+         SET path = CASE WHEN t.path_is_relative THEN s.path || t.path ELSE t.path END, path_is_relative = true \
+         FROM {database}.main.ducklake_schema AS s WHERE t.schema_id = {schema} AND s.schema_id = {schema}; \
+         UPDATE {database}.main.ducklake_schema SET path = '' WHERE schema_id = {schema}"
     ))?;
+    Ok(())
+}
+
+fn move_to_data_folder(connection: &Connection, database: &str, table: i64, key: &str) -> Result<(), LakeError> {
+    let schema = connection
+        .row(&format!("SELECT max(schema_id)::BIGINT FROM {database}.main.ducklake_table WHERE table_id = {table}"))?;
+    write_out_folders(connection, database, schema.integer(0)?)?;
     for (files, _) in FILE_TABLES {
         connection.execute(&format!(
             "UPDATE {database}.main.{files} AS f SET path = CASE WHEN f.path_is_relative THEN t.path || f.path ELSE {key} END, \

@@ -59,7 +59,8 @@ pub fn thaw(connection: &Connection, working: &Path, thaw: &Thaw<'_>) -> Result<
     if let Some((snapshot, schema_version)) = thaw.after {
         start_after(connection, &to, snapshot, schema_version)?;
     }
-    let snapshot = connection.row(&format!("SELECT max(snapshot_id)::BIGINT FROM {to}.ducklake_snapshot"))?.integer(0)?;
+    let snapshot =
+        connection.row(&format!("SELECT max(snapshot_id)::BIGINT FROM {to}.ducklake_snapshot"))?.integer(0)?;
     transaction.commit()?;
     if let Some(source) = source {
         source.detach()?;

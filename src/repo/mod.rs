@@ -1,1 +1,32 @@
-//! What is done to a repository through a store.
+//! What is done to a repository through a store. Nothing here knows DuckDB.
+//!
+//! Functions that only read the layout take a [`Store`](crate::store::Store); those that need the settings take a
+//! [`Repository`]. Decisions are pure functions; whatever needs the time is given a clock.
+
+mod error;
+mod init;
+mod log;
+mod open;
+mod publish;
+mod read;
+mod ref_change;
+mod refs;
+mod resolve;
+
+pub use error::RepoError;
+pub use init::{Init, InitOptions, conditional_writes_work, init};
+pub use log::{LogEntry, LogOptions, State, log};
+pub use open::{Repository, place};
+pub use publish::{
+    DataSource, Expected, LocalVersion, Push, PushOutcome, PushReport, RefOutcome, Seen, after_ref_write, publish,
+};
+pub use read::{
+    Catalog, CatalogTarget, Held, Opened, best_catalog, download_catalog, open_version, read_dataset, read_files,
+    read_head, read_live, read_mark, read_record, read_ref,
+};
+pub use ref_change::{RefChange, create_branch, create_tag, delete_ref};
+pub use refs::{Refs, RefsJsonWrite, list_refs, refresh_refs_json};
+pub use resolve::{Resolved, resolve};
+
+/// How many independent requests run at the same time.
+const CONCURRENT: usize = 16;

@@ -6,7 +6,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::Error;
 use crate::engine::{Engine, Lease};
-use crate::format::{SystemClock, VersionIds};
+use crate::format::{SystemClock, SystemRandom, VersionIds};
 
 /// Shared by all commands of one database; cheap to clone.
 #[derive(Debug, Clone)]
@@ -27,7 +27,8 @@ impl Context {
     /// # Errors
     /// None today; what is made once for each database may fail.
     pub fn new(engine: Engine) -> Result<Self, Error> {
-        Ok(Self { inner: Arc::new(Inner { engine, clock: SystemClock, ids: VersionIds::new() }) })
+        let ids = VersionIds::new(Arc::new(SystemClock), Arc::new(SystemRandom));
+        Ok(Self { inner: Arc::new(Inner { engine, clock: SystemClock, ids }) })
     }
 
     /// A connection to the user's database, for the length of a command.

@@ -12,7 +12,7 @@ pub enum StoreError {
     /// The store does not let this caller do it.
     #[error("no permission to {action} {key}")]
     Permission {
-        /// The key that was asked for.
+        /// The key that was asked for, or the path of a file of this machine (a body, the target of a download).
         key: String,
         /// A verb: `read`, `write`, `list`, `delete`.
         action: &'static str,
@@ -27,10 +27,18 @@ pub enum StoreError {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// The location cannot be one of a repository.
+    #[error("{location:?} is not a location of a repository: {why}")]
+    BadLocation {
+        /// The location as it was given.
+        location: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
     /// No room left to write.
     #[error("no space left to write {key}")]
     NoSpace {
-        /// The key that was to be written.
+        /// The key that was to be written, or the path of a file of this machine (the target of a download).
         key: String,
         /// What the store said.
         source: Source,
@@ -46,7 +54,7 @@ pub enum StoreError {
     /// Anything else: unreachable, timed out, an answer that makes no sense. A write may or may not have happened.
     #[error("could not {action} {key}: {source}")]
     Failed {
-        /// The key that was asked for.
+        /// The key that was asked for, or the path of a file of this machine (a body, the target of a download).
         key: String,
         /// A verb: `read`, `write`, `list`, `delete`.
         action: &'static str,

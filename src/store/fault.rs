@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use chrono::{DateTime, Utc};
 use futures::stream::{self, BoxStream, StreamExt};
 
 use super::{Body, ConditionalWrite, ETag, Object, ObjectMeta, Store, StoreError, Verb};
@@ -70,63 +71,32 @@ pub struct Injected(pub Fault);
 impl FaultStore {
     /// Wraps a store; `rule` says what becomes of each request. It is not asked any more once it has said to stop.
     #[must_use]
-    pub fn new(
-        inner: Arc<dyn Store>,
-        rule: impl Fn(Call<'_>) -> Fault + Send + Sync + 'static,
-    ) -> Self {
-        Self {
-            inner,
-            rule: Box::new(rule),
-            state: Mutex::default(),
-        }
+    pub fn new(inner: Arc<dyn Store>, rule: impl Fn(Call<'_>) -> Fault + Send + Sync + 'static) -> Self {
+        Self { inner, rule: Box::new(rule), state: Mutex::default() }
     }
 
     /// The `n`th write, from 1, is not done, and everything after it fails. `n` = 0: no fault at all.
     #[must_use]
     pub fn stop_at_write(inner: Arc<dyn Store>, n: usize) -> Self {
-        Self::new(inner, move |call| {
-            if call.write == Some(n) {
-                Fault::Stop
-            } else {
-                Fault::None
-            }
-        })
+        Self::new(inner, move |call| if call.write == Some(n) { Fault::Stop } else { Fault::None })
     }
 
     /// The `n`th write, from 1, is done but its answer is lost, and everything after it fails. `n` = 0: no fault at all.
     #[must_use]
     pub fn stop_after_write(inner: Arc<dyn Store>, n: usize) -> Self {
-        Self::new(inner, move |call| {
-            if call.write == Some(n) {
-                Fault::StopAfter
-            } else {
-                Fault::None
-            }
-        })
+        Self::new(inner, move |call| if call.write == Some(n) { Fault::StopAfter } else { Fault::None })
     }
 
     /// Every answer to a request of this kind is lost; the request is done.
     #[must_use]
     pub fn lose_answers(inner: Arc<dyn Store>, verb: Verb) -> Self {
-        Self::new(inner, move |call| {
-            if call.verb == verb {
-                Fault::LoseAnswer
-            } else {
-                Fault::None
-            }
-        })
+        Self::new(inner, move |call| if call.verb == verb { Fault::LoseAnswer } else { Fault::None })
     }
 
     /// Writes are done, and nothing can be read or listed.
     #[must_use]
     pub fn refuse_reads(inner: Arc<dyn Store>) -> Self {
-        Self::new(inner, |call| {
-            if call.verb.is_write() {
-                Fault::None
-            } else {
-                Fault::Deny
-            }
-        })
+        Self::new(inner, |call| if call.verb.is_write() { Fault::None } else { Fault::Deny })
     }
 
     /// How many writes were asked for so far, failed ones included: how many places there are to stop at.
@@ -154,12 +124,8 @@ impl FaultStore {
         if state.stopped {
             return Fault::Stop;
         }
-        let fault = (self.rule)(Call {
-            verb,
-            key,
-            number: state.requests,
-            write: verb.is_write().then_some(state.writes),
-        });
+        let fault =
+            (self.rule)(Call { verb, key, number: state.requests, write: verb.is_write().then_some(state.writes) });
         state.stopped = matches!(fault, Fault::Stop | Fault::StopAfter);
         fault
     }
@@ -189,9 +155,7 @@ impl FaultStore {
         request: impl Future<Output = Result<ConditionalWrite, StoreError>> + Send,
     ) -> Result<ConditionalWrite, StoreError> {
         match self.faulty(verb, key, request).await {
-            Err(error) if injected(&error) == Some(Fault::LoseAnswerAndRefuse) => {
-                Ok(ConditionalWrite::Refused)
-            }
+            Err(error) if injected(&error) == Some(Fault::LoseAnswerAndRefuse) => Ok(ConditionalWrite::Refused),
             answer => answer,
         }
     }
@@ -200,26 +164,15 @@ impl FaultStore {
 impl fmt::Debug for FaultStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("FaultStore");
-        debug
-            .field("inner", &self.inner)
-            .field("state", &self.state())
-            .finish_non_exhaustive()
+        debug.field("inner", &self.inner).field("state", &self.state()).finish_non_exhaustive()
     }
 }
 
 fn error(verb: Verb, key: &str, fault: Fault) -> StoreError {
     let (key, action, source) = (key.to_owned(), verb.action(), Box::new(Injected(fault)));
     match fault {
-        Fault::Deny => StoreError::Permission {
-            key,
-            action,
-            source,
-        },
-        _ => StoreError::Failed {
-            key,
-            action,
-            source,
-        },
+        Fault::Deny => StoreError::Permission { key, action, source },
+        _ => StoreError::Failed { key, action, source },
     }
 }
 
@@ -245,13 +198,11 @@ impl Store for FaultStore {
     }
 
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
-        self.faulty(Verb::GetRange, key, self.inner.get_range(key, range))
-            .await
+        self.faulty(Verb::GetRange, key, self.inner.get_range(key, range)).await
     }
 
     async fn download(&self, key: &str, target: &Path) -> Result<u64, StoreError> {
-        self.faulty(Verb::Download, key, self.inner.download(key, target))
-            .await
+        self.faulty(Verb::Download, key, self.inner.download(key, target)).await
     }
 
     async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
@@ -267,15 +218,9 @@ impl Store for FaultStore {
         self.faulty_condition(Verb::PutIfAbsent, key, request).await
     }
 
-    async fn put_if_unchanged(
-        &self,
-        key: &str,
-        bytes: Bytes,
-        etag: &ETag,
-    ) -> Result<ConditionalWrite, StoreError> {
+    async fn put_if_unchanged(&self, key: &str, bytes: Bytes, etag: &ETag) -> Result<ConditionalWrite, StoreError> {
         let request = self.inner.put_if_unchanged(key, bytes, etag);
-        self.faulty_condition(Verb::PutIfUnchanged, key, request)
-            .await
+        self.faulty_condition(Verb::PutIfUnchanged, key, request).await
     }
 
     async fn settle(&self, key: &str) -> Result<ObjectMeta, StoreError> {
@@ -295,17 +240,92 @@ impl Store for FaultStore {
         .boxed()
     }
 
+    async fn sweep(&self, before: DateTime<Utc>) -> Result<u64, StoreError> {
+        self.faulty(Verb::Sweep, "", self.inner.sweep(before)).await
+    }
+
     async fn delete(&self, key: &str) -> Result<(), StoreError> {
         self.faulty(Verb::Delete, key, self.inner.delete(key)).await
     }
 
-    async fn delete_if_unchanged(
-        &self,
-        key: &str,
-        etag: &ETag,
-    ) -> Result<ConditionalWrite, StoreError> {
+    async fn delete_if_unchanged(&self, key: &str, etag: &ETag) -> Result<ConditionalWrite, StoreError> {
         let request = self.inner.delete_if_unchanged(key, etag);
-        self.faulty_condition(Verb::DeleteIfUnchanged, key, request)
-            .await
+        self.faulty_condition(Verb::DeleteIfUnchanged, key, request).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::TryStreamExt;
+    use futures::executor::block_on;
+
+    use super::*;
+    use crate::store::MemoryStore;
+
+    async fn write(store: &dyn Store, key: &str) -> bool {
+        store.put(key, Body::Bytes(Bytes::new())).await.is_ok()
+    }
+
+    fn keys(store: &MemoryStore) -> Vec<String> {
+        store.contents().into_keys().collect()
+    }
+
+    #[test]
+    fn stops_before_or_after_a_write() {
+        for (n, lost, answered, written) in [
+            (0, false, 3, vec!["a", "b", "c"]),
+            (1, false, 0, vec![]),
+            (2, false, 1, vec!["a"]),
+            (2, true, 1, vec!["a", "b"]),
+            (4, true, 3, vec!["a", "b", "c"]),
+        ] {
+            let inner = Arc::new(MemoryStore::new());
+            let stop = if lost { FaultStore::stop_after_write } else { FaultStore::stop_at_write };
+            let store = stop(inner.clone(), n);
+            block_on(async {
+                let mut done = 0;
+                for key in ["a", "b", "c"] {
+                    // Reads are no writes.
+                    let read = store.head("a").await;
+                    assert_eq!(matches!(read, Err(StoreError::Failed { .. })), store.is_stopped());
+                    done += usize::from(write(&store, key).await);
+                }
+                assert_eq!(done, answered, "{n} {lost}");
+            });
+            assert_eq!(keys(&inner), written, "{n} {lost}");
+            assert_eq!((store.writes(), store.is_stopped()), (3, (1..=3).contains(&n)));
+        }
+    }
+
+    #[test]
+    fn loses_the_answer_of_a_conditional_write() {
+        let inner = Arc::new(MemoryStore::new());
+        let create = |store: FaultStore, key| block_on(async move { store.put_if_absent(key, Bytes::new()).await });
+        let lost = create(FaultStore::lose_answers(inner.clone(), Verb::PutIfAbsent), "a");
+        assert!(matches!(lost, Err(StoreError::Failed { .. })));
+        let refused = create(FaultStore::new(inner.clone(), |_| Fault::LoseAnswerAndRefuse), "b");
+        assert_eq!(refused.unwrap(), ConditionalWrite::Refused);
+        assert_eq!(keys(&inner), ["a", "b"]);
+    }
+
+    #[test]
+    fn refuses_reads_and_whatever_the_rule_names() {
+        let inner = Arc::new(MemoryStore::new());
+        let blind = FaultStore::refuse_reads(inner.clone());
+        let chosen = FaultStore::new(inner, |call| match call {
+            Call { verb: Verb::Get, key: "a", .. } => Fault::Fail,
+            Call { number: 3, .. } => Fault::Deny,
+            _ => Fault::None,
+        });
+        block_on(async {
+            assert!(write(&blind, "a").await);
+            assert!(matches!(blind.get("a").await, Err(StoreError::Permission { action: "read", .. })));
+            let listed: Result<Vec<_>, _> = blind.list("").try_collect().await;
+            assert!(matches!(listed, Err(StoreError::Permission { action: "list", .. })));
+            assert!(matches!(chosen.get("a").await, Err(StoreError::Failed { .. })));
+            assert!(chosen.head("a").await.is_ok());
+            assert!(matches!(chosen.head("a").await, Err(StoreError::Permission { .. })));
+            assert_eq!(chosen.list("").try_collect::<Vec<_>>().await.unwrap().len(), 1);
+        });
     }
 }

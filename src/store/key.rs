@@ -17,10 +17,7 @@ pub const RESERVED_PREFIX: &str = ".fdl-";
 pub fn check(key: &str) -> Result<(), StoreError> {
     match fault_of(key) {
         None => Ok(()),
-        Some(why) => Err(StoreError::BadKey {
-            key: key.to_owned(),
-            why,
-        }),
+        Some(why) => Err(StoreError::BadKey { key: key.to_owned(), why }),
     }
 }
 
@@ -37,10 +34,7 @@ pub fn check_prefix(prefix: &str) -> Result<(), StoreError> {
     };
     match why {
         None => Ok(()),
-        Some(why) => Err(StoreError::BadKey {
-            key: prefix.to_owned(),
-            why,
-        }),
+        Some(why) => Err(StoreError::BadKey { key: prefix.to_owned(), why }),
     }
 }
 
@@ -57,9 +51,7 @@ fn fault_of(key: &str) -> Option<&'static str> {
     key.split('/').find_map(|part| match part {
         "" => Some("it holds an empty part"),
         "." | ".." => Some("a part of it is . or .."),
-        _ if part.starts_with(RESERVED_PREFIX) => {
-            Some("names that begin with .fdl- are kept for fdl itself")
-        }
+        _ if part.starts_with(RESERVED_PREFIX) => Some("names that begin with .fdl- are kept for fdl itself"),
         _ => None,
     })
 }

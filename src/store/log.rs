@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use chrono::{DateTime, Utc};
 use futures::stream::{self, BoxStream, StreamExt};
 
 use super::{Body, ConditionalWrite, ETag, Object, ObjectMeta, Store, StoreError, Verb};
@@ -66,10 +67,7 @@ impl LoggedStore {
     /// Wraps a store; the log begins empty.
     #[must_use]
     pub fn new(inner: Arc<dyn Store>) -> Self {
-        Self {
-            inner,
-            log: Mutex::default(),
-        }
+        Self { inner, log: Mutex::default() }
     }
 
     /// The requests so far, in the order in which they began.
@@ -81,21 +79,13 @@ impl LoggedStore {
     /// How many requests of one kind there were.
     #[must_use]
     pub fn count(&self, verb: Verb) -> usize {
-        self.log()
-            .requests
-            .iter()
-            .filter(|request| request.verb == verb)
-            .count()
+        self.log().requests.iter().filter(|request| request.verb == verb).count()
     }
 
     /// How many requests there were that change something, whatever came of them.
     #[must_use]
     pub fn writes(&self) -> usize {
-        self.log()
-            .requests
-            .iter()
-            .filter(|request| request.verb.is_write())
-            .count()
+        self.log().requests.iter().filter(|request| request.verb.is_write()).count()
     }
 
     /// How many requests there were.
@@ -112,12 +102,7 @@ impl LoggedStore {
     /// is that of its deepest request; 0 when it is empty.
     #[must_use]
     pub fn depth(&self) -> usize {
-        self.log()
-            .requests
-            .iter()
-            .map(|request| request.depth)
-            .max()
-            .unwrap_or(0)
+        self.log().requests.iter().map(|request| request.depth).max().unwrap_or(0)
     }
 
     /// Forgets everything, so that the next request has depth 1. What is under way is not written down any more.
@@ -135,13 +120,7 @@ impl LoggedStore {
     fn begin(&self, verb: Verb, key: &str) -> Ticket {
         let mut log = self.log();
         let depth = log.ended_depth + 1;
-        log.requests.push(Request {
-            verb,
-            key: key.to_owned(),
-            bytes: 0,
-            depth,
-            outcome: Outcome::Pending,
-        });
+        log.requests.push(Request { verb, key: key.to_owned(), bytes: 0, depth, outcome: Outcome::Pending });
         Ticket(log.forgotten + log.requests.len() - 1)
     }
 
@@ -175,10 +154,7 @@ impl LoggedStore {
 
 impl fmt::Debug for LoggedStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LoggedStore")
-            .field("inner", &self.inner)
-            .field("requests", &self.total())
-            .finish()
+        f.debug_struct("LoggedStore").field("inner", &self.inner).field("requests", &self.total()).finish()
     }
 }
 
@@ -221,25 +197,21 @@ impl Store for LoggedStore {
 
     async fn get(&self, key: &str) -> Result<Object, StoreError> {
         let request = self.inner.get(key);
-        self.logged(Verb::Get, key, request, |object| object.bytes.len() as u64)
-            .await
+        self.logged(Verb::Get, key, request, |object| object.bytes.len() as u64).await
     }
 
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
         let request = self.inner.get_range(key, range);
-        self.logged(Verb::GetRange, key, request, |bytes| bytes.len() as u64)
-            .await
+        self.logged(Verb::GetRange, key, request, |bytes| bytes.len() as u64).await
     }
 
     async fn download(&self, key: &str, target: &Path) -> Result<u64, StoreError> {
         let request = self.inner.download(key, target);
-        self.logged(Verb::Download, key, request, |size| *size)
-            .await
+        self.logged(Verb::Download, key, request, |size| *size).await
     }
 
     async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
-        self.logged(Verb::Head, key, self.inner.head(key), |_| 0)
-            .await
+        self.logged(Verb::Head, key, self.inner.head(key), |_| 0).await
     }
 
     async fn put(&self, key: &str, body: Body) -> Result<(), StoreError> {
@@ -247,8 +219,7 @@ impl Store for LoggedStore {
             Body::Bytes(bytes) => bytes.len() as u64,
             Body::File(path) => std::fs::metadata(path).map_or(0, |file| file.len()),
         };
-        self.logged(Verb::Put, key, self.inner.put(key, body), |()| size)
-            .await
+        self.logged(Verb::Put, key, self.inner.put(key, body), |()| size).await
     }
 
     async fn put_if_absent(&self, key: &str, bytes: Bytes) -> Result<ConditionalWrite, StoreError> {
@@ -257,21 +228,14 @@ impl Store for LoggedStore {
         self.logged(Verb::PutIfAbsent, key, request, |_| size).await
     }
 
-    async fn put_if_unchanged(
-        &self,
-        key: &str,
-        bytes: Bytes,
-        etag: &ETag,
-    ) -> Result<ConditionalWrite, StoreError> {
+    async fn put_if_unchanged(&self, key: &str, bytes: Bytes, etag: &ETag) -> Result<ConditionalWrite, StoreError> {
         let size = bytes.len() as u64;
         let request = self.inner.put_if_unchanged(key, bytes, etag);
-        self.logged(Verb::PutIfUnchanged, key, request, |_| size)
-            .await
+        self.logged(Verb::PutIfUnchanged, key, request, |_| size).await
     }
 
     async fn settle(&self, key: &str) -> Result<ObjectMeta, StoreError> {
-        self.logged(Verb::Settle, key, self.inner.settle(key), |_| 0)
-            .await
+        self.logged(Verb::Settle, key, self.inner.settle(key), |_| 0).await
     }
 
     fn list(&self, prefix: &str) -> BoxStream<'_, Result<ObjectMeta, StoreError>> {
@@ -294,18 +258,91 @@ impl Store for LoggedStore {
         .boxed()
     }
 
-    async fn delete(&self, key: &str) -> Result<(), StoreError> {
-        self.logged(Verb::Delete, key, self.inner.delete(key), |()| 0)
-            .await
+    async fn sweep(&self, before: DateTime<Utc>) -> Result<u64, StoreError> {
+        self.logged(Verb::Sweep, "", self.inner.sweep(before), |_| 0).await
     }
 
-    async fn delete_if_unchanged(
-        &self,
-        key: &str,
-        etag: &ETag,
-    ) -> Result<ConditionalWrite, StoreError> {
+    async fn delete(&self, key: &str) -> Result<(), StoreError> {
+        self.logged(Verb::Delete, key, self.inner.delete(key), |()| 0).await
+    }
+
+    async fn delete_if_unchanged(&self, key: &str, etag: &ETag) -> Result<ConditionalWrite, StoreError> {
         let request = self.inner.delete_if_unchanged(key, etag);
-        self.logged(Verb::DeleteIfUnchanged, key, request, |_| 0)
-            .await
+        self.logged(Verb::DeleteIfUnchanged, key, request, |_| 0).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::executor::block_on;
+    use futures::future::{join, pending};
+    use futures::{FutureExt, TryStreamExt};
+
+    use super::*;
+    use crate::store::MemoryStore;
+
+    fn logged() -> LoggedStore {
+        LoggedStore::new(Arc::new(MemoryStore::new()))
+    }
+
+    #[test]
+    fn writes_down_what_was_asked_and_what_came_of_it() {
+        let store = logged();
+        block_on(async {
+            store.put("a", Body::Bytes(Bytes::from_static(b"12345"))).await.unwrap();
+            store.put_if_absent("a", Bytes::from_static(b"12")).await.unwrap();
+            store.get_range("a", 1..3).await.unwrap();
+            store.head("b").await.unwrap_err();
+            store.delete("/").await.unwrap_err();
+            store.list("").try_collect::<Vec<_>>().await.unwrap();
+        });
+        let lines: Vec<_> =
+            store.requests().into_iter().map(|r| (r.verb, r.key, r.bytes, r.depth, r.outcome)).collect();
+        let expected = [
+            (Verb::Put, "a", 5, 1, Outcome::Done),
+            (Verb::PutIfAbsent, "a", 2, 2, Outcome::Refused),
+            (Verb::GetRange, "a", 2, 3, Outcome::Done),
+            (Verb::Head, "b", 0, 4, Outcome::NotFound),
+            (Verb::Delete, "/", 0, 5, Outcome::Failed),
+            (Verb::List, "", 0, 6, Outcome::Done),
+        ];
+        assert_eq!(
+            lines,
+            expected.map(|(verb, key, bytes, depth, outcome)| (verb, key.to_owned(), bytes, depth, outcome))
+        );
+        assert_eq!((store.count(Verb::Head), store.writes(), store.total()), (1, 3, 6));
+        store.clear();
+        assert_eq!((store.depth(), store.total()), (0, 0));
+    }
+
+    #[test]
+    fn what_runs_at_the_same_time_has_one_depth() {
+        let store = logged();
+        let slow = |key| store.logged(Verb::Get, key, tokio::task::yield_now().map(Ok), |()| 0);
+        block_on(async {
+            join(slow("a"), slow("b")).await.0.unwrap();
+            join(slow("c"), slow("d")).await.0.unwrap();
+            // One chain of two beside one of one.
+            join(async { (slow("e").await, slow("f").await) }, slow("g")).await.1.unwrap();
+        });
+        let depths: String = store.requests().iter().map(|r| format!("{}{} ", r.key, r.depth)).collect();
+        assert_eq!(depths, "a1 b1 c2 d2 e3 g3 f4 ");
+        assert_eq!(store.depth(), 4);
+    }
+
+    #[test]
+    fn what_is_dropped_stays_pending_and_what_was_forgotten_stays_so() {
+        let store = logged();
+        let never = || store.logged(Verb::Get, "never", pending::<Result<(), _>>(), |()| 0);
+        assert!(never().now_or_never().is_none());
+        let outcomes: Vec<_> = store.requests().iter().map(|r| r.outcome).collect();
+        assert_eq!(outcomes, [Outcome::Pending]);
+
+        let late = store.begin(Verb::Get, "late");
+        store.clear();
+        store.begin(Verb::Get, "next");
+        store.end(late, Outcome::Done, 7);
+        let outcomes: Vec<_> = store.requests().iter().map(|r| (r.bytes, r.depth, r.outcome)).collect();
+        assert_eq!(outcomes, [(0, 1, Outcome::Pending)]);
     }
 }

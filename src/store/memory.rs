@@ -40,29 +40,20 @@ impl MemoryStore {
     /// An empty store that takes the time of each write from `clock`.
     #[must_use]
     pub fn with_clock(clock: impl Fn() -> DateTime<Utc> + Send + Sync + 'static) -> Self {
-        Self {
-            objects: Mutex::default(),
-            clock: Box::new(clock),
-        }
+        Self { objects: Mutex::default(), clock: Box::new(clock) }
     }
 
     /// Every object as it is now, to compare two moments.
     #[must_use]
     pub fn contents(&self) -> BTreeMap<String, Bytes> {
         let objects = self.objects();
-        objects
-            .iter()
-            .map(|(key, stored)| (key.clone(), stored.bytes.clone()))
-            .collect()
+        objects.iter().map(|(key, stored)| (key.clone(), stored.bytes.clone())).collect()
     }
 
     /// Another store that begins with the same objects, to try what could happen next.
     #[must_use]
     pub fn fork(&self, clock: impl Fn() -> DateTime<Utc> + Send + Sync + 'static) -> Self {
-        Self {
-            objects: Mutex::new(self.objects().clone()),
-            clock: Box::new(clock),
-        }
+        Self { objects: Mutex::new(self.objects().clone()), clock: Box::new(clock) }
     }
 
     fn objects(&self) -> MutexGuard<'_, BTreeMap<String, Stored>> {
@@ -72,19 +63,11 @@ impl MemoryStore {
 
     fn read(&self, key: &str) -> Result<Stored, StoreError> {
         key::check(key)?;
-        self.objects()
-            .get(key)
-            .cloned()
-            .ok_or_else(|| StoreError::NotFound {
-                key: key.to_owned(),
-            })
+        self.objects().get(key).cloned().ok_or_else(|| StoreError::NotFound { key: key.to_owned() })
     }
 
     fn stored(&self, bytes: Bytes) -> Stored {
-        Stored {
-            bytes,
-            last_modified: (self.clock)(),
-        }
+        Stored { bytes, last_modified: (self.clock)() }
     }
 }
 
@@ -96,9 +79,7 @@ impl Default for MemoryStore {
 
 impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryStore")
-            .field("objects", &self.objects().len())
-            .finish_non_exhaustive()
+        f.debug_struct("MemoryStore").field("objects", &self.objects().len()).finish_non_exhaustive()
     }
 }
 
@@ -108,12 +89,7 @@ impl Stored {
     }
 
     fn meta(&self, key: &str) -> ObjectMeta {
-        ObjectMeta {
-            key: key.to_owned(),
-            size: self.bytes.len() as u64,
-            last_modified: self.last_modified,
-            etag: None,
-        }
+        ObjectMeta { key: key.to_owned(), size: self.bytes.len() as u64, last_modified: self.last_modified, etag: None }
     }
 }
 
@@ -138,8 +114,7 @@ impl Store for MemoryStore {
 
     async fn download(&self, key: &str, target: &Path) -> Result<u64, StoreError> {
         let bytes = self.read(key)?.bytes;
-        replace_file(target, |file| file.write_all(&bytes))
-            .map_err(|e| local_error(target, "write", e))?;
+        replace_file(target, |file| file.write_all(&bytes)).map_err(|e| local_error(target, "write", e))?;
         Ok(bytes.len() as u64)
     }
 
@@ -152,9 +127,7 @@ impl Store for MemoryStore {
         let bytes = match body {
             Body::Bytes(bytes) => bytes,
             // Blocking, so that a test needs no tokio runtime.
-            Body::File(path) => std::fs::read(&path)
-                .map_err(|e| local_error(&path, "read", e))?
-                .into(),
+            Body::File(path) => std::fs::read(&path).map_err(|e| local_error(&path, "read", e))?.into(),
         };
         let stored = self.stored(bytes);
         self.objects().insert(key.to_owned(), stored);
@@ -172,12 +145,7 @@ impl Store for MemoryStore {
         Ok(ConditionalWrite::Written)
     }
 
-    async fn put_if_unchanged(
-        &self,
-        key: &str,
-        bytes: Bytes,
-        etag: &ETag,
-    ) -> Result<ConditionalWrite, StoreError> {
+    async fn put_if_unchanged(&self, key: &str, bytes: Bytes, etag: &ETag) -> Result<ConditionalWrite, StoreError> {
         key::check(key)?;
         let stored = self.stored(bytes);
         match self.objects().get_mut(key) {
@@ -196,9 +164,7 @@ impl Store for MemoryStore {
                 return vec![Err(error)];
             }
             let objects = self.objects();
-            let under = objects
-                .range(prefix.clone()..)
-                .take_while(|(key, _)| key.starts_with(&prefix));
+            let under = objects.range(prefix.clone()..).take_while(|(key, _)| key.starts_with(&prefix));
             under.map(|(key, stored)| Ok(stored.meta(key))).collect()
         };
         stream::once(listing).flat_map(stream::iter).boxed()
@@ -210,11 +176,7 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    async fn delete_if_unchanged(
-        &self,
-        key: &str,
-        etag: &ETag,
-    ) -> Result<ConditionalWrite, StoreError> {
+    async fn delete_if_unchanged(&self, key: &str, etag: &ETag) -> Result<ConditionalWrite, StoreError> {
         key::check(key)?;
         let mut objects = self.objects();
         if !objects.get(key).is_some_and(|current| current.is(etag)) {

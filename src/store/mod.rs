@@ -5,28 +5,33 @@ use std::path::Path;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use chrono::{DateTime, Utc};
 use futures::stream::BoxStream;
 
 mod error;
 pub mod fault;
+pub mod folder;
 pub mod key;
 mod local;
 pub mod log;
 pub mod memory;
 mod object;
+mod open;
 mod request;
 
 pub use error::{Source, StoreError};
 pub use fault::FaultStore;
+pub use folder::FolderStore;
 pub use log::LoggedStore;
 pub use memory::MemoryStore;
 pub use object::{Body, ConditionalWrite, ETag, Object, ObjectMeta};
+pub use open::open;
 pub use request::Verb;
 
 /// A place that holds a repository. Keys are relative to its root and `/`-separated.
 ///
-/// Every write is durable when its future ends with success. The contract that all stores pass is
-/// `test/store_contract.rs`.
+/// Every write is durable when its future ends with success. One whose future is dropped before may still happen. Every
+/// key is checked first ([`key::check`]). The contract that all stores pass is `test/store_contract.rs`.
 #[async_trait]
 pub trait Store: Send + Sync + std::fmt::Debug {
     /// The location as a person would write it: a folder's absolute path, or a URL. Ends without `/`. Holds no secret.
@@ -40,10 +45,13 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Reads a whole object.
     async fn get(&self, key: &str) -> Result<Object, StoreError>;
 
-    /// Reads the bytes of a range. A range that ends behind the object is cut at its end.
+    /// Reads the bytes of a range. A range that ends behind the object is cut at its end, so one that begins there is
+    /// empty.
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StoreError>;
 
-    /// Copies a whole object into a file of this machine, streamed; an existing file is replaced. Returns its size.
+    /// Copies a whole object into a file of this machine, streamed. Returns its size.
+    ///
+    /// The target gets its name when it is whole, replacing an existing file; its folder must exist. It is not synced.
     async fn download(&self, key: &str, target: &Path) -> Result<u64, StoreError>;
 
     /// What is known of an object.
@@ -56,12 +64,7 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     async fn put_if_absent(&self, key: &str, bytes: Bytes) -> Result<ConditionalWrite, StoreError>;
 
     /// Replaces an object only if its state is still `etag`. An object that is gone refuses.
-    async fn put_if_unchanged(
-        &self,
-        key: &str,
-        bytes: Bytes,
-        etag: &ETag,
-    ) -> Result<ConditionalWrite, StoreError>;
+    async fn put_if_unchanged(&self, key: &str, bytes: Bytes, etag: &ETag) -> Result<ConditionalWrite, StoreError>;
 
     /// Makes sure that an object somebody else wrote (DuckDB, a data file) is durable, and says what is known of it.
     async fn settle(&self, key: &str) -> Result<ObjectMeta, StoreError> {
@@ -72,13 +75,16 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Files that a write left behind half-way are not objects.
     fn list(&self, prefix: &str) -> BoxStream<'_, Result<ObjectMeta, StoreError>>;
 
+    /// Removes what killed writers left half-way and no listing shows, if it was last touched before a time (of the
+    /// store's own clock). Returns how many bytes that frees. Nothing to do where writes leave nothing behind.
+    async fn sweep(&self, before: DateTime<Utc>) -> Result<u64, StoreError> {
+        let _ = before;
+        Ok(0)
+    }
+
     /// Deletes an object. One that is not there is no error.
     async fn delete(&self, key: &str) -> Result<(), StoreError>;
 
-    /// Deletes an object only if its state is still `etag`.
-    async fn delete_if_unchanged(
-        &self,
-        key: &str,
-        etag: &ETag,
-    ) -> Result<ConditionalWrite, StoreError>;
+    /// Deletes an object only if its state is still `etag`. An object that is gone refuses.
+    async fn delete_if_unchanged(&self, key: &str, etag: &ETag) -> Result<ConditionalWrite, StoreError>;
 }

@@ -15,6 +15,8 @@ pub enum Verb {
     Settle,
     /// [`Store::list`](super::Store::list)
     List,
+    /// [`Store::sweep`](super::Store::sweep)
+    Sweep,
     /// [`Store::put`](super::Store::put)
     Put,
     /// [`Store::put_if_absent`](super::Store::put_if_absent)
@@ -28,31 +30,20 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// Whether the request changes what readers see. `Settle` does not: it only makes durable what is there.
+    /// Whether the request changes what readers see. `Settle` does not, it only makes durable what is
+    /// there; nor does `Sweep`, which removes what nobody sees.
     #[must_use]
     pub fn is_write(self) -> bool {
         match self {
-            Self::Put
-            | Self::PutIfAbsent
-            | Self::PutIfUnchanged
-            | Self::Delete
-            | Self::DeleteIfUnchanged => true,
-            Self::Get
-            | Self::GetRange
-            | Self::Download
-            | Self::Head
-            | Self::Settle
-            | Self::List => false,
+            Self::Put | Self::PutIfAbsent | Self::PutIfUnchanged | Self::Delete | Self::DeleteIfUnchanged => true,
+            Self::Get | Self::GetRange | Self::Download | Self::Head | Self::Settle | Self::List | Self::Sweep => false,
         }
     }
 
     /// Whether the request writes on a condition, so that its answer can be `Refused`.
     #[must_use]
     pub fn is_conditional(self) -> bool {
-        matches!(
-            self,
-            Self::PutIfAbsent | Self::PutIfUnchanged | Self::DeleteIfUnchanged
-        )
+        matches!(self, Self::PutIfAbsent | Self::PutIfUnchanged | Self::DeleteIfUnchanged)
     }
 
     /// The verb that an error message uses: `read`, `write`, `list` or `delete`.
@@ -62,7 +53,7 @@ impl Verb {
             Self::Get | Self::GetRange | Self::Download | Self::Head => "read",
             Self::Put | Self::PutIfAbsent | Self::PutIfUnchanged | Self::Settle => "write",
             Self::List => "list",
-            Self::Delete | Self::DeleteIfUnchanged => "delete",
+            Self::Delete | Self::DeleteIfUnchanged | Self::Sweep => "delete",
         }
     }
 }

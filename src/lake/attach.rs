@@ -1,0 +1,38 @@
+//! Attaching a published version, read-only.
+
+use std::path::Path;
+
+use super::definition::read_contents;
+use super::{LakeError, describe};
+use crate::engine::{Connection, identifier, literal};
+use crate::format::{DataDir, Files};
+
+/// The statement that attaches a version from plain DuckDB with ducklake. The reader gives the data path itself: the one
+/// in the catalog says where the writer published (docs/format.md section 10).
+pub fn attach_version_sql(catalog: &str, alias: &str, data_path: &str) -> String {
+    format!(
+        "ATTACH {} AS {} (DATA_PATH {}, OVERRIDE_DATA_PATH true, READ_ONLY)",
+        literal(&format!("ducklake:{catalog}")),
+        identifier(alias),
+        literal(data_path)
+    )
+}
+
+/// Attaches a version for the user.
+///
+/// # Errors
+/// DuckDB's.
+pub fn attach_version(connection: &Connection, catalog: &str, alias: &str, data_path: &str) -> Result<(), LakeError> {
+    Ok(connection.execute(&attach_version_sql(catalog, alias, data_path))?)
+}
+
+/// The data files that a catalog names, each checked to lie under the data folder: a catalog from elsewhere must not
+/// make DuckDB read anything else.
+///
+/// # Errors
+/// [`LakeError::Format`] for a path that leaves the data folder, [`LakeError::Corrupt`] or DuckDB's for a file that is
+/// no catalog.
+pub fn check_catalog(connection: &Connection, catalog: &Path, data_dir: &DataDir) -> Result<Files, LakeError> {
+    let contents = read_contents(connection, catalog)?;
+    describe::files_of(&contents, data_dir)
+}

@@ -1,0 +1,202 @@
+//! A commit: what the working catalog holds becomes a version beside it (docs/format.md section 11).
+
+use std::fs;
+use std::path::Path;
+
+use super::LakeError;
+use super::compare::{Change, Comparison, Side, compare};
+use super::definition::{Contents, read_contents};
+use super::describe::{Description, describe};
+use super::freeze::{FreezeOptions, freeze};
+use super::restore::restore;
+use super::working::{flush_inlined, require_no_transaction};
+use super::working_copy::{Checkout, WorkingCopy};
+use crate::engine::Connection;
+use crate::format::{Author, FDL_VERSION, Record, Sha256, Timestamp, VersionId, layout};
+
+/// What a commit is asked for.
+#[derive(Debug)]
+pub struct CommitRequest<'a> {
+    /// The ID of the version, should there be one.
+    pub id: VersionId,
+    /// Who makes it.
+    pub author: String,
+    /// Why.
+    pub message: Option<String>,
+    /// When.
+    pub created: Timestamp,
+    /// A version even when nothing changed.
+    pub force: bool,
+    /// Keeps DuckLake's own snapshots.
+    pub keep_snapshots: bool,
+    /// Commits an encrypted catalog.
+    pub allow_encrypted: bool,
+    /// Every way in which the working catalog may write the data folder in an absolute path; each ends in `/`.
+    pub data_prefixes: &'a [String],
+}
+
+/// What a commit came to.
+#[derive(Debug)]
+pub struct Commit {
+    /// The new version, or the one that already holds what the working catalog holds; nothing in an empty repository.
+    pub version: Option<VersionId>,
+    /// The version it builds on.
+    pub parent: Option<VersionId>,
+    /// Whether a version was made.
+    pub committed: bool,
+    /// How many tables changed.
+    pub tables_changed: u64,
+    /// What the working catalog holds.
+    pub description: Description,
+    /// What the caller should know.
+    pub notes: Vec<String>,
+}
+
+/// Commits. `checkout` is the one in force; it is brought up to date and saved.
+///
+/// # Errors
+/// Those of [`LakeError`]; the working copy then is what it was, but for inlined rows that were flushed and tables that
+/// were given their parent's files.
+pub fn commit(
+    connection: &Connection,
+    copy: &WorkingCopy,
+    checkout: &mut Checkout,
+    request: CommitRequest<'_>,
+) -> Result<Commit, LakeError> {
+    require_no_transaction(connection, copy.file())?;
+    flush_inlined(connection, copy.file(), &checkout.data_path)?;
+    let scratch = copy.scratch()?;
+    let catalog = scratch.join(layout::CATALOG);
+    let options = FreezeOptions {
+        data_path: &checkout.data_path.clone(),
+        data_prefixes: request.data_prefixes,
+        keep_snapshots: request.keep_snapshots,
+        allow_encrypted: request.allow_encrypted,
+    };
+    let parent = checkout.tip();
+    let parent_catalog = parent.map(|id| copy.version(id).join(layout::CATALOG));
+    let mut frozen = Frozen::make(connection, copy, &catalog, &options)?;
+    let (comparison, warning) =
+        compare_with_parent(connection, parent_catalog.as_deref(), &catalog, &frozen.contents, &checkout.data_path);
+    let rewritten: Vec<_> = comparison.tables_that(|change| change == Change::Rewritten).collect();
+    if let (Some(parent_catalog), false) = (&parent_catalog, rewritten.is_empty()) {
+        restore(connection, copy.file(), parent_catalog, &checkout.data_path, frozen.snapshot, &rewritten)?;
+        fs::remove_file(&catalog).map_err(|source| LakeError::io("remove", &catalog, source))?;
+        frozen = Frozen::make(connection, copy, &catalog, &options)?;
+    }
+    let description = describe(connection, &catalog, &frozen.contents, &checkout.data_dir)?;
+    let mut commit = Commit {
+        version: parent,
+        parent,
+        committed: false,
+        tables_changed: comparison.changed() as u64,
+        notes: comparison
+            .warnings
+            .iter()
+            .cloned()
+            .chain(warning.clone())
+            .chain(left_by_dbt(&frozen.contents))
+            .collect(),
+        description,
+    };
+    checkout.snapshot = frozen.snapshot;
+    let nothing_new = comparison.is_same() && warning.is_none();
+    if !nothing_new || request.force {
+        write_version(&scratch, &frozen.contents, &commit.description, &request, parent)?;
+        copy.keep_version(&scratch, request.id)?;
+        checkout.local.push(request.id);
+        commit.version = Some(request.id);
+        commit.committed = true;
+    }
+    copy.save(checkout)?;
+    Ok(commit)
+}
+
+/// A frozen catalog and what it holds.
+struct Frozen {
+    snapshot: i64,
+    contents: Contents,
+}
+
+impl Frozen {
+    fn make(
+        connection: &Connection,
+        copy: &WorkingCopy,
+        catalog: &Path,
+        options: &FreezeOptions<'_>,
+    ) -> Result<Self, LakeError> {
+        let snapshot = freeze(connection, copy.file(), catalog, options)?;
+        Ok(Self { snapshot, contents: read_contents(connection, catalog)? })
+    }
+}
+
+/// When the comparison cannot be made, the version is made and the reason is a warning.
+fn compare_with_parent(
+    connection: &Connection,
+    parent: Option<&Path>,
+    catalog: &Path,
+    contents: &Contents,
+    data_path: &str,
+) -> (Comparison, Option<String>) {
+    let compared = || {
+        let before = parent.map(|catalog| read_contents(connection, catalog)).transpose()?;
+        let old = parent.zip(before.as_ref()).map(|(catalog, contents)| Side { catalog, contents });
+        compare(connection, old, Side { catalog, contents }, data_path, true)
+    };
+    match compared() {
+        Ok(comparison) => (comparison, None),
+        Err(error) => (Comparison::default(), Some(format!("the parent could not be compared: {error}"))),
+    }
+}
+
+fn write_version(
+    folder: &Path,
+    contents: &Contents,
+    description: &Description,
+    request: &CommitRequest<'_>,
+    parent: Option<VersionId>,
+) -> Result<(), LakeError> {
+    let write = |name: &str, bytes: &[u8]| {
+        let path = folder.join(name);
+        fs::write(&path, bytes).map_err(|source| LakeError::io("write", &path, source))
+    };
+    let catalog = folder.join(layout::CATALOG);
+    let (sha256, size) = Sha256::of_file(&catalog).map_err(|source| LakeError::io("read", &catalog, source))?;
+    let (dataset, files) = (description.dataset.print()?, description.files.print()?);
+    let record = Record {
+        fdl: FDL_VERSION.to_owned(),
+        id: request.id,
+        parents: parent.into_iter().collect(),
+        author: Some(Author::Text(request.author.clone())),
+        message: request.message.clone(),
+        created: Some(request.created),
+        sha256,
+        size: Some(size),
+        ducklake: Some(contents.ducklake.clone()),
+        catalogs: std::collections::BTreeMap::new(),
+        files_sha256: Some(Sha256::of(&files)),
+        dataset_sha256: Some(Sha256::of(&dataset)),
+        tool: Some(concat!("fdl-duckdb ", env!("CARGO_PKG_VERSION")).to_owned()),
+    };
+    write(layout::DATASET_JSON, &dataset)?;
+    write(layout::FILES_JSON, &files)?;
+    write(layout::VERSION_JSON, &record.print()?)
+}
+
+/// dbt builds a table under another name and swaps it in; such a name in a version is a run that did not end well.
+fn left_by_dbt(contents: &Contents) -> Option<String> {
+    let left: Vec<String> = contents
+        .schemas
+        .iter()
+        .flat_map(|schema| {
+            let names = schema.tables.iter().map(|table| &table.name).chain(schema.views.iter().map(|view| &view.name));
+            names.map(|name| format!("{}.{name}", schema.name)).collect::<Vec<_>>()
+        })
+        .filter(|name| name.ends_with("__dbt_tmp") || name.ends_with("__dbt_backup"))
+        .collect();
+    if left.is_empty() {
+        None
+    } else {
+        Some(format!("left over from a dbt run and part of this version: {}", left.join(", ")))
+    }
+}

@@ -1,0 +1,119 @@
+//! What can go wrong with a catalog or a working copy.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::engine::EngineError;
+use crate::format::{FormatError, VersionId};
+
+/// Why something could not be done with a catalog. A closed list; [`crate::sql`] gives each its code and hint.
+#[derive(Debug, thiserror::Error)]
+pub enum LakeError {
+    /// DuckDB refused a statement.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// A text that the format does not allow.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    /// An extension of DuckDB that is needed cannot be loaded or installed.
+    #[error("the DuckDB extension {name} could not be loaded: {source}")]
+    Extension {
+        /// Its name.
+        name: &'static str,
+        /// DuckDB's reason.
+        source: EngineError,
+    },
+    /// Neither an attached lake nor a file.
+    #[error("{given} is neither an attached DuckLake catalog nor a file")]
+    NoSuchLake {
+        /// What was given.
+        given: String,
+    },
+    /// A lake or a file that no checkout has made.
+    #[error("{given} is not a working catalog that fdl_checkout has made")]
+    NotACheckout {
+        /// What was given.
+        given: String,
+    },
+    /// A transaction is open on the working catalog, in this session or in another.
+    #[error("a transaction is open on the working catalog {}", path.display())]
+    InTransaction {
+        /// The working catalog.
+        path: PathBuf,
+    },
+    /// Another call works on the same working copy.
+    #[error("the working copy {} is in use by another fdl call", path.display())]
+    Busy {
+        /// The working catalog.
+        path: PathBuf,
+    },
+    /// The catalog holds encryption keys in clear.
+    #[error("the catalog is encrypted; a version would hold its keys in clear")]
+    Encrypted,
+    /// A data file that the repository's data folder does not hold.
+    #[error("{table} has a data file outside the repository's data folder: {path}")]
+    OutsideDataDir {
+        /// Schema and table.
+        table: String,
+        /// The path in the catalog.
+        path: String,
+    },
+    /// Rows or deletions are still inside the catalog instead of Parquet files.
+    #[error("rows of the working catalog are still inlined after they were flushed, in {table}")]
+    StillInlined {
+        /// The metadata table that holds them.
+        table: String,
+    },
+    /// A catalog that does not hold together.
+    #[error("{object} is damaged: {why}")]
+    Corrupt {
+        /// What it is, for people.
+        object: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The alias belongs to a database that has nothing to do with the call.
+    #[error("the name {alias} is taken by another database")]
+    AliasTaken {
+        /// The alias.
+        alias: String,
+    },
+    /// A file that fdl did not make stands where the working catalog should go.
+    #[error("{} exists and is not a working catalog of fdl", path.display())]
+    ForeignFile {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Work that is nowhere else would be lost.
+    #[error("{} holds {what}", path.display())]
+    Dirty {
+        /// The working catalog.
+        path: PathBuf,
+        /// What would be lost, for people: `changes that are not committed`.
+        what: String,
+    },
+    /// The working copy says that a version lies beside it, but it does not.
+    #[error("the working copy {} lacks its version {version}", path.display())]
+    MissingVersion {
+        /// The working catalog.
+        path: PathBuf,
+        /// The version.
+        version: VersionId,
+    },
+    /// The system refused.
+    #[error("could not {action} {}: {source}", path.display())]
+    Io {
+        /// A verb: `read`, `write`.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+impl LakeError {
+    pub(super) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::Io { action, path: path.to_owned(), source }
+    }
+}

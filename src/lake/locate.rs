@@ -1,0 +1,61 @@
+//! Finding an attached lake by its alias.
+
+use std::path::PathBuf;
+
+use super::LakeError;
+use crate::engine::{Connection, literal};
+
+/// A database attached to the session.
+#[derive(Debug, Clone)]
+pub struct Database {
+    /// Its alias, as it was attached.
+    pub alias: String,
+    /// `ducklake`, `duckdb`, `sqlite`, …
+    pub kind: String,
+    /// The file, or the URL, of its catalog.
+    pub path: Option<String>,
+}
+
+impl Database {
+    /// The file of a lake's catalog on this machine.
+    pub fn file(&self) -> Option<PathBuf> {
+        let path = self.path.as_deref().filter(|_| self.kind == "ducklake")?;
+        let path = ["sqlite:", "duckdb:"].iter().find_map(|prefix| path.strip_prefix(prefix)).unwrap_or(path);
+        std::path::absolute(path).ok().filter(|path| path.is_file()).map(|path| path.canonicalize().unwrap_or(path))
+    }
+}
+
+/// The database attached under `alias`. DuckDB's names do not know upper from lower case.
+///
+/// # Errors
+/// DuckDB's.
+pub fn find_database(connection: &Connection, alias: &str) -> Result<Option<Database>, LakeError> {
+    let rows = connection.query(&format!(
+        "SELECT database_name, type, path FROM duckdb_databases() WHERE lower(database_name) = lower({})",
+        literal(alias)
+    ))?;
+    rows.first()
+        .map(|row| {
+            Ok(Database {
+                alias: row.text(0)?.to_owned(),
+                kind: row.text(1)?.to_owned(),
+                path: row.optional_text(2)?.map(str::to_owned),
+            })
+        })
+        .transpose()
+}
+
+/// Detaches `alias` when `ours` says that the database may be replaced, so that the name is free.
+///
+/// # Errors
+/// [`LakeError::AliasTaken`] when the name belongs to something else, or DuckDB's.
+pub fn free_alias(connection: &Connection, alias: &str, ours: impl FnOnce(&Database) -> bool) -> Result<(), LakeError> {
+    let Some(database) = find_database(connection, alias)? else {
+        return Ok(());
+    };
+    if !ours(&database) {
+        return Err(LakeError::AliasTaken { alias: database.alias });
+    }
+    connection.execute(&format!("DETACH {}", crate::engine::identifier(&database.alias)))?;
+    Ok(())
+}

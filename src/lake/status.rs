@@ -1,0 +1,52 @@
+//! What a working copy holds that no version does.
+
+use std::path::Path;
+
+use super::LakeError;
+use super::compare::{Side, compare};
+use super::definition::read_contents;
+use super::freeze::{FreezeOptions, freeze};
+use super::working::latest_snapshot;
+use super::working_copy::Checkout;
+use crate::engine::Connection;
+use crate::format::layout;
+
+/// How a working catalog differs from the version that its next commit would build on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Uncommitted {
+    /// Whether anything differs.
+    pub changed: bool,
+    /// How many tables differ.
+    pub tables: u64,
+}
+
+/// Compares the working catalog with the version in `tip`, its folder beside the working copy. Reads rows only when
+/// `read_rows` says so; without, a table that was rewritten with the same rows counts as changed.
+///
+/// # Errors
+/// Those of [`LakeError`].
+pub fn uncommitted(
+    connection: &Connection,
+    working: &Path,
+    checkout: &Checkout,
+    tip: Option<&Path>,
+    data_prefixes: &[String],
+    read_rows: bool,
+) -> Result<Uncommitted, LakeError> {
+    let latest = latest_snapshot(connection, working)?;
+    if latest.is_some_and(|latest| latest.snapshot == checkout.snapshot) {
+        return Ok(Uncommitted { changed: false, tables: 0 });
+    }
+    let folder = tempfile::tempdir().map_err(|source| LakeError::io("create", &std::env::temp_dir(), source))?;
+    let catalog = folder.path().join(layout::CATALOG);
+    let options =
+        FreezeOptions { data_path: &checkout.data_path, data_prefixes, keep_snapshots: false, allow_encrypted: true };
+    freeze(connection, working, &catalog, &options)?;
+    let contents = read_contents(connection, &catalog)?;
+    let tip = tip.map(|folder| folder.join(layout::CATALOG));
+    let before = tip.as_deref().map(|catalog| read_contents(connection, catalog)).transpose()?;
+    let old = tip.as_deref().zip(before.as_ref()).map(|(catalog, contents)| Side { catalog, contents });
+    let new = Side { catalog: &catalog, contents: &contents };
+    let comparison = compare(connection, old, new, &checkout.data_path, read_rows)?;
+    Ok(Uncommitted { changed: !comparison.is_same(), tables: comparison.changed() as u64 })
+}

@@ -1,0 +1,151 @@
+//! The working catalog: attached for the user, looked at before a commit.
+
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use super::LakeError;
+use crate::engine::{Connection, EngineErrorKind, Row, identifier, literal};
+
+/// How often, and how long apart, to look again whether a transaction has ended: a statement of another process is over
+/// in a moment, a transaction that the caller itself has open never ends while we wait.
+const LOOKS: u32 = 10;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+
+/// The statement that attaches a working catalog, for this process and any other (docs/sql.md, fdl_checkout).
+pub fn attach_working_sql(working: &Path, alias: &str, data_path: &str) -> String {
+    format!(
+        "ATTACH {} AS {} ({})",
+        literal(&format!("ducklake:{}", working.to_string_lossy())),
+        identifier(alias),
+        options(data_path)
+    )
+}
+
+fn options(data_path: &str) -> String {
+    format!(
+        "META_TYPE 'sqlite', DATA_PATH {}, OVERRIDE_DATA_PATH true, DATA_INLINING_ROW_LIMIT 0, \
+         META_JOURNAL_MODE 'WAL', BUSY_TIMEOUT 5000",
+        literal(data_path)
+    )
+}
+
+/// Attaches a working catalog for the user.
+///
+/// # Errors
+/// DuckDB's.
+pub fn attach_working(connection: &Connection, working: &Path, alias: &str, data_path: &str) -> Result<(), LakeError> {
+    Ok(connection.execute(&attach_working_sql(working, alias, data_path))?)
+}
+
+/// Makes sure that no transaction, reading or writing, of this process or another, is open on the working catalog: a
+/// function of ours sees only what is committed, and would miss the rest without a word. Folds the write-ahead log into
+/// the file on the way.
+///
+/// # Errors
+/// [`LakeError::InTransaction`], or DuckDB's.
+pub fn require_no_transaction(connection: &Connection, working: &Path) -> Result<(), LakeError> {
+    let mut looks = LOOKS;
+    loop {
+        match look(connection, working) {
+            Ok(()) => return Ok(()),
+            Err(LakeError::Engine(error)) if error.kind == EngineErrorKind::Locked => {
+                looks -= 1;
+                if looks == 0 {
+                    return Err(LakeError::InTransaction { path: working.to_owned() });
+                }
+                thread::sleep(BETWEEN_LOOKS);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// SQLite leaves write-ahead mode only when nobody else has the file in use, and harms nobody by being refused.
+fn look(connection: &Connection, working: &Path) -> Result<(), LakeError> {
+    let probe = connection.attach(&working.to_string_lossy(), "TYPE sqlite, JOURNAL_MODE 'DELETE', BUSY_TIMEOUT 20")?;
+    connection.query(&format!("SELECT max(snapshot_id) FROM {}.ducklake_snapshot", identifier(probe.name())))?;
+    Ok(probe.detach()?)
+}
+
+/// The state that a working catalog is in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LatestSnapshot {
+    /// The number of its last snapshot.
+    pub snapshot: i64,
+    /// The version of its schema, which sessions remember.
+    pub schema_version: i64,
+    /// The mark of the checkout that made it, where one did.
+    pub checkout: Option<String>,
+}
+
+/// What the file of a working catalog says of itself; nothing when the file is no DuckLake catalog.
+///
+/// # Errors
+/// DuckDB's, for a file that is busy or cannot be read.
+pub fn latest_snapshot(connection: &Connection, working: &Path) -> Result<Option<LatestSnapshot>, LakeError> {
+    let attached = connection.attach(&working.to_string_lossy(), "TYPE sqlite, READ_ONLY, BUSY_TIMEOUT 5000");
+    let Ok(attached) = attached else { return Ok(None) };
+    let database = identifier(attached.name());
+    let known = connection.query(&format!(
+        "SELECT 1 FROM duckdb_tables() WHERE database_name = {} AND table_name IN ('ducklake_snapshot', \
+         'ducklake_metadata')",
+        literal(attached.name())
+    ));
+    let rows = match known {
+        Ok(tables) if tables.len() == 2 => connection.query(&format!(
+            "SELECT snapshot_id::BIGINT, schema_version::BIGINT, \
+             (SELECT max(value) FROM {database}.ducklake_metadata WHERE key = {}) \
+             FROM {database}.ducklake_snapshot ORDER BY snapshot_id DESC LIMIT 1",
+            literal(super::thaw::CHECKOUT_KEY)
+        ))?,
+        Ok(_) => return Ok(None),
+        Err(error) if error.kind == EngineErrorKind::Other => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let latest = |row: &Row| {
+        Ok::<_, LakeError>(LatestSnapshot {
+            snapshot: row.integer(0)?,
+            schema_version: row.integer(1)?,
+            checkout: row.optional_text(2)?.map(str::to_owned),
+        })
+    };
+    rows.first().map(latest).transpose()
+}
+
+/// Writes rows and deletions that DuckLake keeps inside the catalog out to Parquet files; a frozen catalog never holds
+/// any (docs/format.md section 11). Does nothing where there are none.
+///
+/// # Errors
+/// [`LakeError::StillInlined`] when DuckLake left some, or DuckDB's.
+pub fn flush_inlined(connection: &Connection, working: &Path, data_path: &str) -> Result<(), LakeError> {
+    if first_inlined(connection, working)?.is_none() {
+        return Ok(());
+    }
+    let lake = connection.attach(&format!("ducklake:{}", working.to_string_lossy()), &options(data_path))?;
+    connection.execute(&format!("CALL ducklake_flush_inlined_data({})", literal(lake.name())))?;
+    lake.detach()?;
+    match first_inlined(connection, working)? {
+        Some(table) => Err(LakeError::StillInlined { table }),
+        None => Ok(()),
+    }
+}
+
+/// A table of inlined rows or deletions that is not empty.
+fn first_inlined(connection: &Connection, working: &Path) -> Result<Option<String>, LakeError> {
+    let attached = connection.attach(&working.to_string_lossy(), "TYPE sqlite, READ_ONLY, BUSY_TIMEOUT 5000")?;
+    let tables = connection.query(&format!(
+        "SELECT table_name FROM duckdb_tables() WHERE database_name = {} AND starts_with(table_name, 'ducklake_inlined_') \
+         AND table_name <> 'ducklake_inlined_data_tables' ORDER BY table_name",
+        literal(attached.name())
+    ))?;
+    for table in tables {
+        let (database, name) = (identifier(attached.name()), table.text(0)?);
+        let some = connection.query(&format!("SELECT 1 FROM {database}.{} LIMIT 1", identifier(name)))?;
+        if !some.is_empty() {
+            return Ok(Some(name.to_owned()));
+        }
+    }
+    attached.detach()?;
+    Ok(None)
+}

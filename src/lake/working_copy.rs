@@ -1,0 +1,236 @@
+//! The working copy: a working catalog and, in a folder beside it, what fdl must remember of it.
+//!
+//! `<path>.fdl/state.json` names the repository, the ref and the version that was checked out, and the versions that are
+//! committed but not pushed; each of these versions has a folder in `<path>.fdl/versions/`. The state is written last and
+//! at once, so that a call stopped anywhere leaves a state that is true.
+
+use std::fs::{self, File, TryLockError};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::LakeError;
+use crate::format::{DataDir, FDL_VERSION, RefName, VersionId, supported};
+
+const STATE: &str = "state.json";
+
+/// What a working catalog was made from and what was made of it since.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checkout {
+    /// The location of the repository.
+    pub repository: String,
+    /// The data folder of the repository.
+    pub data_dir: DataDir,
+    /// Where DuckDB reads and writes data files; ends in `/`.
+    pub data_path: String,
+    /// The branch or tag that was asked for; nothing for a version ID.
+    pub reference: Option<RefName>,
+    /// The version that the ref held, nothing for a branch without one.
+    pub base: Option<VersionId>,
+    /// Versions committed and not pushed, the oldest first.
+    #[serde(default)]
+    pub local: Vec<VersionId>,
+    /// The snapshot of the working catalog that holds what the last of these versions holds.
+    pub snapshot: i64,
+    /// The mark that the working catalog carries.
+    pub mark: String,
+}
+
+impl Checkout {
+    /// The version that the next commit builds on.
+    pub fn tip(&self) -> Option<VersionId> {
+        self.local.last().copied().or(self.base)
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct State {
+    fdl: String,
+    /// The checkout in force.
+    current: Option<Checkout>,
+    /// One that is being put in place: in force as soon as the working catalog carries its mark.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    next: Option<Checkout>,
+}
+
+/// A working copy, locked for this call.
+#[derive(Debug)]
+pub struct WorkingCopy {
+    file: PathBuf,
+    folder: PathBuf,
+    /// Released with the value, or with the process.
+    _lock: File,
+}
+
+impl WorkingCopy {
+    /// Locks the working copy of the catalog `file`, whose folder is made when it is not there.
+    ///
+    /// # Errors
+    /// [`LakeError::Busy`] while another call holds it, or the system's.
+    pub fn lock(file: &Path) -> Result<Self, LakeError> {
+        let folder = folder(file);
+        fs::create_dir_all(&folder).map_err(|source| LakeError::io("create", &folder, source))?;
+        let path = folder.join("lock");
+        let lock = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)
+            .map_err(|source| LakeError::io("open", &path, source))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { file: file.to_owned(), folder, _lock: lock }),
+            Err(TryLockError::WouldBlock) => Err(LakeError::Busy { path: file.to_owned() }),
+            Err(TryLockError::Error(source)) => Err(LakeError::io("lock", &path, source)),
+        }
+    }
+
+    /// The working catalog.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// The folder of a version beside the working catalog.
+    pub fn version(&self, id: VersionId) -> PathBuf {
+        self.folder.join("versions").join(id.to_string())
+    }
+
+    /// A folder for files that are being made, emptied of what a stopped call left.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn scratch(&self) -> Result<PathBuf, LakeError> {
+        let scratch = self.folder.join("tmp");
+        remove_folder(&scratch)?;
+        fs::create_dir_all(&scratch).map_err(|source| LakeError::io("create", &scratch, source))?;
+        Ok(scratch)
+    }
+
+    /// Makes a finished version folder of `scratch`.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn keep_version(&self, scratch: &Path, id: VersionId) -> Result<(), LakeError> {
+        let target = self.version(id);
+        let versions = self.folder.join("versions");
+        fs::create_dir_all(&versions).map_err(|source| LakeError::io("create", &versions, source))?;
+        remove_folder(&target)?;
+        let entries = fs::read_dir(scratch).map_err(|source| LakeError::io("read", scratch, source))?;
+        for entry in entries {
+            let path = entry.map_err(|source| LakeError::io("read", scratch, source))?.path();
+            sync(&path)?;
+        }
+        sync(scratch)?;
+        fs::rename(scratch, &target).map_err(|source| LakeError::io("write", &target, source))?;
+        sync(&versions)
+    }
+
+    /// The checkout in force, given the mark that the working catalog carries.
+    ///
+    /// # Errors
+    /// [`LakeError::NotACheckout`] where there is none, [`LakeError::Corrupt`] for a damaged state.
+    pub fn checkout(&self, mark: Option<&str>) -> Result<Checkout, LakeError> {
+        read_checkout(&self.file, mark)
+    }
+
+    /// Writes that this checkout is in force, and removes the versions it does not need.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn save(&self, checkout: &Checkout) -> Result<(), LakeError> {
+        self.write(&State { fdl: FDL_VERSION.to_owned(), current: Some(checkout.clone()), next: None })?;
+        let needed: Vec<PathBuf> =
+            checkout.local.iter().copied().chain(checkout.base).map(|id| self.version(id)).collect();
+        let versions = self.folder.join("versions");
+        let Ok(entries) = fs::read_dir(&versions) else { return Ok(()) };
+        for entry in entries.flatten() {
+            if !needed.contains(&entry.path()) {
+                remove_folder(&entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a new working catalog in the place of the old one, if any, and its checkout in force. Stopped at any moment,
+    /// either the old or the new is there whole.
+    ///
+    /// # Errors
+    /// [`LakeError::InTransaction`] when somebody writes to the old one, or the system's.
+    pub fn replace(&self, catalog: &Path, current: Option<&Checkout>, next: &Checkout) -> Result<(), LakeError> {
+        sync(catalog)?;
+        // A log that is left would be played into the new file.
+        for suffix in ["-wal", "-shm"] {
+            let mut path = self.file.clone().into_os_string();
+            path.push(suffix);
+            let path = PathBuf::from(path);
+            match fs::metadata(&path) {
+                Ok(meta) if meta.len() > 0 && suffix == "-wal" => {
+                    return Err(LakeError::InTransaction { path: self.file.clone() });
+                }
+                Ok(_) => fs::remove_file(&path).map_err(|source| LakeError::io("remove", &path, source))?,
+                Err(_) => {}
+            }
+        }
+        let fdl = FDL_VERSION.to_owned();
+        self.write(&State { fdl, current: current.cloned(), next: Some(next.clone()) })?;
+        fs::rename(catalog, &self.file).map_err(|source| LakeError::io("write", &self.file, source))?;
+        if let Some(parent) = self.file.parent() {
+            sync(parent)?;
+        }
+        self.save(next)
+    }
+
+    fn write(&self, state: &State) -> Result<(), LakeError> {
+        let path = self.folder.join(STATE);
+        let failed = |source| LakeError::io("write", &path, source);
+        let mut text = serde_json::to_vec_pretty(state).map_err(|error| failed(error.into()))?;
+        text.push(b'\n');
+        let mut file = tempfile::NamedTempFile::new_in(&self.folder).map_err(failed)?;
+        file.write_all(&text).map_err(failed)?;
+        file.as_file().sync_all().map_err(failed)?;
+        file.persist(&path).map_err(|error| failed(error.error))?;
+        sync(&self.folder)
+    }
+}
+
+/// The folder of a working copy.
+fn folder(file: &Path) -> PathBuf {
+    let mut folder = file.as_os_str().to_owned();
+    folder.push(".fdl");
+    PathBuf::from(folder)
+}
+
+/// Reads the checkout in force without the lock, for calls that only look.
+///
+/// # Errors
+/// [`LakeError::NotACheckout`] where there is none, [`LakeError::Corrupt`] for a damaged state.
+pub fn read_checkout(file: &Path, mark: Option<&str>) -> Result<Checkout, LakeError> {
+    let path = folder(file).join(STATE);
+    let text = match fs::read(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(LakeError::NotACheckout { given: file.to_string_lossy().into_owned() });
+        }
+        Err(error) => return Err(LakeError::io("read", &path, error)),
+    };
+    let corrupt = |why: String| LakeError::Corrupt { object: path.to_string_lossy().into_owned(), why };
+    let state: State = serde_json::from_slice(&text).map_err(|error| corrupt(error.to_string()))?;
+    supported(STATE, &state.fdl)?;
+    let known = [state.next, state.current].into_iter().flatten().find(|known| Some(known.mark.as_str()) == mark);
+    known.ok_or_else(|| match mark {
+        Some(_) => corrupt("it belongs to another catalog than the one beside it".to_owned()),
+        None => LakeError::NotACheckout { given: file.to_string_lossy().into_owned() },
+    })
+}
+
+/// Makes a file or folder durable.
+fn sync(path: &Path) -> Result<(), LakeError> {
+    File::open(path).and_then(|file| file.sync_all()).map_err(|source| LakeError::io("write", path, source))
+}
+
+fn remove_folder(path: &Path) -> Result<(), LakeError> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(LakeError::io("remove", path, error)),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,332 @@
+//! The push (format.md section 9): whatever a file points at is written before it, and the ref last.
+
+mod decide;
+mod local;
+mod send;
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use crate::format::{Clock, Files, RefKind, RefName, StoredFile, VersionId, layout, print_ref};
+use crate::store::{ConditionalWrite, ETag, Store, StoreError};
+
+use super::error::RepoError;
+use super::open::Repository;
+use super::read::{Held, read_files, read_live, read_record, read_ref};
+use super::ref_change::{lagging, may_have_happened};
+use super::refs::check_free;
+use super::resolve::descends_from;
+
+pub use decide::{Expected, RefOutcome, Seen, after_ref_write};
+pub use local::LocalVersion;
+pub use send::DataSource;
+
+use decide::{Start, start};
+
+/// When a push took longer than this, its data files are looked at again before the ref is moved.
+const LONG: TimeDelta = TimeDelta::hours(1);
+
+/// How often the ref is written while nobody else moves it.
+const ATTEMPTS: usize = 3;
+
+/// What is to be pushed.
+#[derive(Debug, Clone)]
+pub struct Push<'a> {
+    /// The branch to move.
+    pub reference: RefName,
+    /// What it holds as far as this writer knows: the version that the first of `chain` builds on, or nothing.
+    pub expected: Expected,
+    /// The versions, oldest first, each built on the one before.
+    pub chain: &'a [LocalVersion],
+    /// The data files of the version that the first of `chain` builds on, if known; read from the repository otherwise.
+    pub base_files: Option<&'a Files>,
+    /// Where new data files are.
+    pub data: DataSource,
+}
+
+/// How a push ended well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PushOutcome {
+    /// The branch was moved to the last version.
+    Pushed,
+    /// There was nothing to move.
+    UpToDate,
+    /// The versions are in the repository; the host moves the branch later (format.md section 14).
+    Uploaded,
+}
+
+/// What a push did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PushReport {
+    /// The branch.
+    pub reference: RefName,
+    /// What it held before.
+    pub old: Option<VersionId>,
+    /// The last version pushed.
+    pub new: Option<VersionId>,
+    /// How it ended.
+    pub outcome: PushOutcome,
+    /// How many versions were sent.
+    pub versions: usize,
+    /// How many new data files were published: sent, or settled where DuckDB had written them.
+    pub files_uploaded: u64,
+    /// Their bytes.
+    pub bytes_uploaded: u64,
+    /// How many data files that the versions name were in the repository already.
+    pub files_skipped: u64,
+    /// What did not go as well as it should, and what else the user should know.
+    pub notes: Vec<String>,
+}
+
+/// Pushes versions to a branch. The branch moves once, to the last of them.
+///
+/// Run again after a stop at any point, it finishes. Nothing is ever deleted.
+///
+/// # Errors
+/// - [`RepoError::Conflict`]: the branch is elsewhere; found before anything is written where possible.
+/// - [`RepoError::UnknownOutcome`]: the answer to the last write was lost and the branch cannot be read.
+/// - [`RepoError::Rejected`]: the store refuses to move the branch although nobody else did.
+/// - [`RepoError::Corrupt`]: a data file is missing or has another size, or a file of the version is there already
+///   with other bytes. The branch was not moved.
+/// - [`RepoError::NameTaken`], [`RepoError::WrongKind`]; [`RepoError::Expired`] and [`RepoError::Withdrawn`] for a new
+///   branch on a version that is gone.
+pub async fn publish(repository: &Repository, push: &Push<'_>, clock: &dyn Clock) -> Result<PushReport, RepoError> {
+    let store = repository.store();
+    if push.reference.kind() != RefKind::Branch {
+        return Err(RepoError::WrongKind { reference: push.reference.clone(), wanted: RefKind::Branch });
+    }
+    local::check_chain(push.chain)?;
+    // The state that the branch is moved from is read before anything is written.
+    let held = read_ref(store, &push.reference).await?;
+    let old = held.as_ref().map(|held| held.version);
+    let ids: Vec<VersionId> = push.chain.iter().map(LocalVersion::id).collect();
+    let Some((ours, base)) = ids.last().copied().zip(push.chain.first()) else {
+        return Ok(nothing_to_send(push, old, Vec::new()));
+    };
+    let base = base.record.parent();
+    match start(old, push.expected, base, &ids) {
+        Start::UpToDate => {
+            let notes = lagging(store, &push.reference).await;
+            Ok(nothing_to_send(push, old, notes.into_iter().collect()))
+        }
+        Start::Moved => moved(store, push, old, ours).await,
+        Start::Go { skip } => {
+            let work = Work { repository, push, held, ours, skip };
+            work.run(clock).await
+        }
+    }
+}
+
+fn nothing_to_send(push: &Push<'_>, held: Option<VersionId>, notes: Vec<String>) -> PushReport {
+    PushReport {
+        reference: push.reference.clone(),
+        old: held,
+        new: held,
+        outcome: PushOutcome::UpToDate,
+        versions: 0,
+        files_uploaded: 0,
+        bytes_uploaded: 0,
+        files_skipped: 0,
+        notes,
+    }
+}
+
+/// The branch is elsewhere before anything was written: a conflict, unless an earlier push landed and was built upon.
+async fn moved(
+    store: &dyn Store,
+    push: &Push<'_>,
+    now: Option<VersionId>,
+    ours: VersionId,
+) -> Result<PushReport, RepoError> {
+    let landed = match now {
+        Some(now) => has_landed(store, now, ours, push.expected.version()).await,
+        None => false,
+    };
+    if !landed {
+        return Err(RepoError::Conflict { reference: push.reference.clone(), expected: push.expected, now });
+    }
+    let note = "an earlier push has landed, and the branch was built upon since".to_owned();
+    let notes = lagging(store, &push.reference).await;
+    let notes = std::iter::once(note).chain(notes).collect();
+    Ok(nothing_to_send(push, now, notes))
+}
+
+/// Whether a branch that holds `now` was built upon ours. What cannot be read does not make a conflict less of one.
+async fn has_landed(store: &dyn Store, now: VersionId, ours: VersionId, stop: Option<VersionId>) -> bool {
+    // One request spares most conflicts the walk.
+    store.head(&layout::version_json(ours)).await.is_ok()
+        && descends_from(store, now, ours, stop).await.unwrap_or(false)
+}
+
+/// A push that has something to write.
+struct Work<'a> {
+    repository: &'a Repository,
+    push: &'a Push<'a>,
+    held: Option<Held>,
+    ours: VersionId,
+    skip: usize,
+}
+
+/// What became of the branch.
+enum Move {
+    Moved,
+    BuiltUpon(VersionId),
+    LeftToHost,
+}
+
+impl Work<'_> {
+    async fn run(&self, clock: &dyn Clock) -> Result<PushReport, RepoError> {
+        let (store, push) = (self.repository.store(), self.push);
+        let began = clock.now();
+        let (there, chain) = push.chain.split_at_checked(self.skip).unwrap_or_default();
+        let base = chain.first().and_then(|version| version.record.parent());
+        if self.held.is_none() {
+            self.check_new_branch(base).await?;
+        }
+        let (new, kept) = match there.last() {
+            Some(version) => send::new_files(chain, Some(&version.files))?,
+            None => self.new_files(chain, base).await?,
+        };
+        let data_dir = &self.repository.settings().data_dir;
+        let sent = send::data_files(store, data_dir, &push.data, &new).await?;
+        send::contents(store, chain).await?;
+        send::records(store, chain).await?;
+        self.look_again(began, clock, &new).await?;
+        let moved = self.move_ref().await?;
+        let mut notes = Vec::new();
+        let outcome = match moved {
+            Move::LeftToHost => PushOutcome::Uploaded,
+            Move::Moved => PushOutcome::Pushed,
+            Move::BuiltUpon(now) => {
+                notes.push(format!("the branch was built upon at once and is at {now}"));
+                PushOutcome::Pushed
+            }
+        };
+        if outcome == PushOutcome::Pushed {
+            notes.extend(lagging(store, &push.reference).await);
+        }
+        Ok(PushReport {
+            reference: push.reference.clone(),
+            old: self.old(),
+            new: Some(self.ours),
+            outcome,
+            versions: chain.len(),
+            files_uploaded: sent.files,
+            bytes_uploaded: sent.bytes,
+            files_skipped: sent.skipped.saturating_add(kept),
+            notes,
+        })
+    }
+
+    fn old(&self) -> Option<VersionId> {
+        self.held.as_ref().map(|held| held.version)
+    }
+
+    /// A new branch needs a free name, and a version to build on that is still there.
+    async fn check_new_branch(&self, base: Option<VersionId>) -> Result<(), RepoError> {
+        let store = self.repository.store();
+        check_free(store, &self.push.reference).await?;
+        if let Some(base) = base {
+            read_live(store, base).await?;
+        }
+        Ok(())
+    }
+
+    /// The data files to settle. When those of the base are not known, all are.
+    async fn new_files(
+        &self,
+        chain: &[LocalVersion],
+        base: Option<VersionId>,
+    ) -> Result<(Vec<StoredFile>, u64), RepoError> {
+        let names_none = chain.iter().all(|version| version.files.iter().next().is_none());
+        let (None, Some(base), false) = (self.push.base_files, base, names_none) else {
+            return send::new_files(chain, self.push.base_files);
+        };
+        let store = self.repository.store();
+        let record = read_record(store, base).await.map_err(|error| error.named_by(&self.push.reference))?;
+        let files = read_files(store, &self.repository.settings().data_dir, &record).await?;
+        send::new_files(chain, files.as_ref())
+    }
+
+    async fn look_again(&self, began: DateTime<Utc>, clock: &dyn Clock, new: &[StoredFile]) -> Result<(), RepoError> {
+        if clock.now() - began <= LONG {
+            return Ok(());
+        }
+        send::still_there(self.repository.store(), new).await
+    }
+
+    /// Step 5, and what its answer means.
+    async fn move_ref(&self) -> Result<Move, RepoError> {
+        let mut etag = self.held.as_ref().map(|held| held.etag.clone());
+        let mut failure = None;
+        for _ in 0..ATTEMPTS {
+            let error = match self.write_ref(etag.as_ref()).await {
+                Ok(ConditionalWrite::Written) => return Ok(Move::Moved),
+                Ok(ConditionalWrite::Refused) => None,
+                Err(error) => Some(error),
+            };
+            let (seen, now_etag) = self.read_back().await;
+            match after_ref_write(seen, self.ours, self.old()) {
+                RefOutcome::Landed => return Ok(Move::Moved),
+                RefOutcome::LandedAndBuiltUpon { now } => return Ok(Move::BuiltUpon(now)),
+                RefOutcome::Refused { now } => return Err(self.conflict(now)),
+                RefOutcome::Unknown => return Err(self.unknown(error.or(failure))),
+                RefOutcome::Unmoved => match error {
+                    Some(denied @ StoreError::Permission { .. }) => return self.denied(denied),
+                    Some(error) if !may_have_happened(&error) => return Err(error.into()),
+                    error => failure = error.or(failure),
+                },
+            }
+            etag = now_etag;
+        }
+        // A write that failed may still be under way; one that was refused is not.
+        match failure {
+            Some(error) => Err(self.unknown(Some(error))),
+            None => Err(RepoError::Rejected { reference: self.push.reference.clone() }),
+        }
+    }
+
+    async fn write_ref(&self, etag: Option<&ETag>) -> Result<ConditionalWrite, StoreError> {
+        let (store, key) = (self.repository.store(), self.push.reference.key());
+        let content = print_ref(self.ours).into();
+        match etag {
+            Some(etag) => store.put_if_unchanged(key, content, etag).await,
+            None => store.put_if_absent(key, content).await,
+        }
+    }
+
+    async fn read_back(&self) -> (Seen, Option<ETag>) {
+        let store = self.repository.store();
+        let Ok(held) = read_ref(store, &self.push.reference).await else {
+            return (Seen::Unreadable, None);
+        };
+        let Some(Held { version: now, etag }) = held else {
+            return (Seen::Absent, None);
+        };
+        let contains_ours = match now == self.ours || Some(now) == self.old() {
+            true => None,
+            false => descends_from(store, now, self.ours, self.old()).await.ok(),
+        };
+        (Seen::Holds { now, contains_ours }, Some(etag))
+    }
+
+    /// A host that lets nobody move refs says so with this answer; from any other store it is what it says.
+    fn denied(&self, denied: StoreError) -> Result<Move, RepoError> {
+        let location = self.repository.store().location();
+        match location.starts_with("http://") || location.starts_with("https://") {
+            true => Ok(Move::LeftToHost),
+            false => Err(denied.into()),
+        }
+    }
+
+    fn conflict(&self, now: Option<VersionId>) -> RepoError {
+        RepoError::Conflict {
+            reference: self.push.reference.clone(),
+            expected: self.old().map_or(Expected::Absent, Expected::Exactly),
+            now,
+        }
+    }
+
+    fn unknown(&self, source: Option<StoreError>) -> RepoError {
+        RepoError::UnknownOutcome { reference: self.push.reference.clone(), version: Some(self.ours), source }
+    }
+}

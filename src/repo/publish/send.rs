@@ -1,0 +1,215 @@
+//! The writes of a push (format.md section 9, steps 1 to 4).
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
+
+use crate::format::{DataDir, Files, StoredFile, layout};
+use crate::store::{Body, ConditionalWrite, Store, StoreError};
+
+use super::super::CONCURRENT;
+use super::super::error::RepoError;
+use super::super::read::get_optional;
+use super::local::{LocalCatalog, LocalVersion};
+
+/// A catalog up to this many bytes is sent in one write on condition; a larger one is streamed.
+const SMALL: u64 = 8 << 20;
+
+/// Where the new data files of a push are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DataSource {
+    /// In the repository: DuckDB wrote them there.
+    InPlace,
+    /// In a folder of this machine that stands for the data folder.
+    Folder(PathBuf),
+}
+
+/// What became of the data files.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Sent {
+    pub(super) files: u64,
+    pub(super) bytes: u64,
+    pub(super) skipped: u64,
+}
+
+/// The data files that these versions name and `base` does not, each once, and how many the others are.
+pub(super) fn new_files(chain: &[LocalVersion], base: Option<&Files>) -> Result<(Vec<StoredFile>, u64), RepoError> {
+    let known = base.map(Files::by_key).unwrap_or_default();
+    let mut sizes = BTreeMap::new();
+    for (key, size) in chain.iter().flat_map(|version| version.files.iter()) {
+        let before = sizes.insert(key, size).or(known.get(key).copied());
+        if before.is_some_and(|before| before != size) {
+            return Err(RepoError::corrupt(key, "two versions name it with different sizes"));
+        }
+    }
+    let all = sizes.len();
+    let new: Vec<StoredFile> = sizes
+        .into_iter()
+        .filter(|(key, _)| !known.contains_key(key))
+        .map(|(key, size)| StoredFile { key: key.to_owned(), size })
+        .collect();
+    let kept = all.saturating_sub(new.len());
+    Ok((new, u64::try_from(kept).unwrap_or(u64::MAX)))
+}
+
+/// Step 1: every new data file is in the repository, durable, and has its size.
+pub(super) async fn data_files(
+    store: &dyn Store,
+    data_dir: &DataDir,
+    source: &DataSource,
+    files: &[StoredFile],
+) -> Result<Sent, RepoError> {
+    stream::iter(files.iter().cloned())
+        .map(|file| async move {
+            let sent = match source {
+                DataSource::InPlace => {
+                    check_size(&file, store.settle(&file.key).await.map(|meta| meta.size))?;
+                    true
+                }
+                DataSource::Folder(folder) => upload(store, data_dir, folder, &file).await?,
+            };
+            Ok((sent, file.size))
+        })
+        .buffer_unordered(CONCURRENT)
+        .try_fold(Sent::default(), |mut all, (sent, size)| async move {
+            match sent {
+                true => {
+                    all.files += 1;
+                    all.bytes = all.bytes.saturating_add(size);
+                }
+                false => all.skipped += 1,
+            }
+            Ok(all)
+        })
+        .await
+}
+
+/// Sends a data file unless it is there already.
+async fn upload(
+    store: &dyn Store,
+    data_dir: &DataDir,
+    folder: &std::path::Path,
+    file: &StoredFile,
+) -> Result<bool, RepoError> {
+    match store.head(&file.key).await {
+        Ok(meta) => {
+            check_size(file, Ok(meta.size))?;
+            return Ok(false);
+        }
+        Err(StoreError::NotFound { .. }) => {}
+        Err(error) => return Err(error.into()),
+    }
+    data_dir.check(&file.key)?;
+    let relative = file.key.strip_prefix(data_dir.as_str()).unwrap_or_default();
+    let path = folder.join(relative);
+    let size = match std::fs::metadata(&path) {
+        Ok(meta) => Ok(meta.len()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(StoreError::NotFound { key: file.key.clone() })
+        }
+        Err(source) => return Err(RepoError::Local { path, source }),
+    };
+    check_size(file, size)?;
+    store.put(&file.key, Body::File(path)).await?;
+    Ok(true)
+}
+
+/// Checks again that every new data file is there.
+pub(super) async fn still_there(store: &dyn Store, files: &[StoredFile]) -> Result<(), RepoError> {
+    stream::iter(files.iter().cloned().map(Ok))
+        .try_for_each_concurrent(CONCURRENT, |file| async move {
+            check_size(&file, store.head(&file.key).await.map(|meta| meta.size))
+        })
+        .await
+}
+
+fn check_size(file: &StoredFile, found: Result<u64, StoreError>) -> Result<(), RepoError> {
+    match found {
+        Ok(size) if size == file.size => Ok(()),
+        Ok(size) => {
+            let why = format!("it has {size} bytes, not {}", file.size);
+            Err(RepoError::corrupt(&file.key, why))
+        }
+        Err(StoreError::NotFound { .. }) => {
+            Err(RepoError::corrupt(&file.key, "it is missing, but the version to be pushed names it"))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// One object of a version folder that is to be written.
+enum Part<'a> {
+    Catalog(&'a LocalVersion, &'a LocalCatalog),
+    Small(String, Bytes),
+}
+
+/// Steps 2 and 3: everything of the versions but their records. None of these files names another, so they are begun
+/// in the order of the steps and run together.
+pub(super) async fn contents(store: &dyn Store, chain: &[LocalVersion]) -> Result<(), RepoError> {
+    let catalogs = chain.iter().flat_map(|version| {
+        let catalogs = version.catalogs.iter();
+        catalogs.map(move |catalog| Part::Catalog(version, catalog))
+    });
+    let descriptions = chain.iter().flat_map(|version| {
+        [
+            Part::Small(layout::dataset(version.id()), version.dataset_bytes.clone()),
+            Part::Small(layout::files(version.id()), version.files_bytes.clone()),
+        ]
+    });
+    let parts: Vec<Part<'_>> = catalogs.chain(descriptions).collect();
+    stream::iter(parts.into_iter().map(Ok))
+        .try_for_each_concurrent(CONCURRENT, |part| async move {
+            match part {
+                Part::Catalog(_, catalog) if catalog.size <= SMALL => {
+                    write_once(store, &catalog.key, catalog.read()?).await
+                }
+                Part::Catalog(version, catalog) => stream_once(store, version, catalog).await,
+                Part::Small(key, bytes) => write_once(store, &key, bytes).await,
+            }
+        })
+        .await
+}
+
+/// Step 4: the records, oldest first, because each names the one before. A signature goes before its record, which is
+/// the last file of its folder.
+pub(super) async fn records(store: &dyn Store, chain: &[LocalVersion]) -> Result<(), RepoError> {
+    for version in chain {
+        if let Some(signature) = &version.signature {
+            write_once(store, &layout::signature(version.id()), signature.clone()).await?;
+        }
+        let key = layout::version_json(version.id());
+        write_once(store, &key, version.record_bytes.clone()).await?;
+    }
+    Ok(())
+}
+
+/// Writes an object of a version folder. One that is there must have the same bytes: an earlier push was stopped.
+async fn write_once(store: &dyn Store, key: &str, bytes: Bytes) -> Result<(), RepoError> {
+    match store.put_if_absent(key, bytes.clone()).await? {
+        ConditionalWrite::Written => Ok(()),
+        ConditionalWrite::Refused => match store.get(key).await?.bytes == bytes {
+            true => Ok(()),
+            false => Err(different(key)),
+        },
+    }
+}
+
+/// Streams a large catalog, which no store writes on condition. The record, which vouches for it, says whether it is
+/// there already; without a record the folder is not a version yet and may be written again.
+async fn stream_once(store: &dyn Store, version: &LocalVersion, catalog: &LocalCatalog) -> Result<(), RepoError> {
+    let key = layout::version_json(version.id());
+    match get_optional(store, &key).await? {
+        None => {
+            let body = Body::File(catalog.path.clone());
+            Ok(store.put(&catalog.key, body).await?)
+        }
+        Some(object) if object.bytes == version.record_bytes => Ok(()),
+        Some(_) => Err(different(&key)),
+    }
+}
+
+fn different(key: &str) -> RepoError {
+    RepoError::corrupt(key, "it is there already with other bytes, and is never replaced")
+}

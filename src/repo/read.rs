@@ -1,0 +1,283 @@
+//! Reading HEAD, refs and versions (format.md section 10).
+
+use std::path::Path;
+use std::pin::pin;
+
+use futures::future::{Either, join, select};
+
+use crate::format::{
+    DataDir, Dataset, Expired, Files, FormatError, Record, RefName, Sha256, VersionId, layout, parse_head, parse_ref,
+};
+use crate::store::{ETag, Object, Store, StoreError};
+
+use super::error::RepoError;
+use super::resolve::Resolved;
+
+/// What a ref holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    /// The version.
+    pub version: VersionId,
+    /// The state of the ref's file that was read, for a write on condition.
+    pub etag: ETag,
+}
+
+/// A catalog file of a version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Catalog {
+    /// Its key.
+    pub key: String,
+    /// Its hash.
+    pub sha256: Sha256,
+    /// Its size in bytes, where the record gives it.
+    pub size: Option<u64>,
+}
+
+/// Where a reader wants the catalog.
+#[derive(Debug, Clone, Copy)]
+pub struct CatalogTarget<'a> {
+    /// The file it becomes.
+    pub path: &'a Path,
+    /// A catalog larger than this many bytes is left where it is.
+    pub max_size: u64,
+}
+
+/// A version that may be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Opened {
+    /// Its record.
+    pub record: Record,
+    /// Whether ducklake.duckdb was copied to the target, and has the hash of the record.
+    pub downloaded: bool,
+}
+
+/// The object, or nothing when there is none.
+pub(super) async fn get_optional(store: &dyn Store, key: &str) -> Result<Option<Object>, StoreError> {
+    match store.get(key).await {
+        Ok(object) => Ok(Some(object)),
+        Err(StoreError::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The default branch.
+///
+/// # Errors
+/// [`RepoError::Corrupt`] when HEAD is missing or damaged.
+pub async fn read_head(store: &dyn Store) -> Result<RefName, RepoError> {
+    match get_optional(store, layout::HEAD).await? {
+        Some(object) => Ok(parse_head(&object.bytes)?),
+        None => Err(RepoError::corrupt(layout::HEAD, "it is missing")),
+    }
+}
+
+/// What a ref holds now; nothing when there is no such ref.
+///
+/// # Errors
+/// [`RepoError::Corrupt`] when its content is no version ID.
+pub async fn read_ref(store: &dyn Store, name: &RefName) -> Result<Option<Held>, RepoError> {
+    let Some(Object { bytes, etag }) = get_optional(store, name.key()).await? else {
+        return Ok(None);
+    };
+    let version = parse_ref(name.key(), &bytes)?;
+    Ok(Some(Held { version, etag }))
+}
+
+/// The record of a version, expired or not.
+///
+/// # Errors
+/// [`RepoError::NoSuchVersion`], [`RepoError::UnsupportedVersion`], [`RepoError::Corrupt`].
+pub async fn read_record(store: &dyn Store, id: VersionId) -> Result<Record, RepoError> {
+    match get_optional(store, &layout::version_json(id)).await? {
+        Some(object) => Ok(Record::parse(id, &object.bytes)?),
+        None => Err(RepoError::NoSuchVersion { id }),
+    }
+}
+
+/// The mark of a version past retention or withdrawn. Reads an object only when there is a mark.
+///
+/// # Errors
+/// Those of the store. A store that may not list can deny an absent key: that is taken for "no mark" only if the
+/// catalog can be read.
+pub async fn read_mark(store: &dyn Store, id: VersionId) -> Result<Option<Expired>, RepoError> {
+    let key = layout::expired(id);
+    match store.head(&key).await {
+        // It is there, so it stops the reader, whether or not it can be read.
+        Ok(_) => Ok(Some(match store.get(&key).await {
+            Ok(object) => Expired::parse(&object.bytes),
+            Err(_) => Expired::default(),
+        })),
+        Err(StoreError::NotFound { .. }) => Ok(None),
+        Err(denied @ StoreError::Permission { .. }) => match store.head(&layout::catalog(id)).await {
+            Ok(_) => Ok(None),
+            Err(_) => Err(denied.into()),
+        },
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The record of a version that may be read: its ID and major version fit, and it has no mark.
+///
+/// # Errors
+/// [`RepoError::NoSuchVersion`], [`RepoError::UnsupportedVersion`], [`RepoError::Corrupt`], [`RepoError::Expired`],
+/// [`RepoError::Withdrawn`].
+pub async fn read_live(store: &dyn Store, id: VersionId) -> Result<Record, RepoError> {
+    let (record, mark) = join(read_record(store, id), read_mark(store, id)).await;
+    match (record, mark) {
+        (Err(error @ RepoError::UnsupportedVersion { .. }), _) => Err(error),
+        (_, Ok(Some(mark))) => Err(RepoError::marked(id, mark)),
+        (Err(error), _) | (Ok(_), Err(error)) => Err(error),
+        (Ok(record), Ok(None)) => Ok(record),
+    }
+}
+
+/// Opens the version that a revision came to, and copies its catalog at the same time if asked to.
+///
+/// # Errors
+/// [`RepoError::Unborn`] when there is no version yet, otherwise those of [`read_live`] and [`download_catalog`].
+pub async fn open_version(
+    store: &dyn Store,
+    resolved: &Resolved,
+    target: Option<CatalogTarget<'_>>,
+) -> Result<Opened, RepoError> {
+    let id = resolved.version()?;
+    let opened = match target {
+        None => read_live(store, id).await.map(|record| Opened { record, downloaded: false }),
+        Some(target) => open_with_catalog(store, id, target).await,
+    };
+    opened.map_err(|error| match &resolved.reference {
+        Some(reference) => error.named_by(reference),
+        None => error,
+    })
+}
+
+async fn open_with_catalog(store: &dyn Store, id: VersionId, target: CatalogTarget<'_>) -> Result<Opened, RepoError> {
+    let key = layout::catalog(id);
+    let record = pin!(read_live(store, id));
+    let download = pin!(store.download(&key, target.path));
+    let (record, downloaded) = match select(record, download).await {
+        Either::Left((record, download)) => {
+            let record = record?;
+            if record.size.is_some_and(|size| size > target.max_size) {
+                let downloaded = false;
+                return Ok(Opened { record, downloaded });
+            }
+            (record, download.await)
+        }
+        Either::Right((downloaded, record)) => (record.await?, downloaded),
+    };
+    let catalog = main_catalog(&record);
+    arrived(store, id, &catalog, target.path, downloaded).await?;
+    let downloaded = true;
+    Ok(Opened { record, downloaded })
+}
+
+/// Copies a catalog of a version into a file and checks its hash.
+///
+/// # Errors
+/// [`RepoError::Corrupt`] when the catalog is missing or has another hash (the file is removed then),
+/// [`RepoError::Expired`] or [`RepoError::Withdrawn`] when it went away meanwhile.
+pub async fn download_catalog(
+    store: &dyn Store,
+    id: VersionId,
+    catalog: &Catalog,
+    target: &Path,
+) -> Result<(), RepoError> {
+    let downloaded = store.download(&catalog.key, target).await;
+    arrived(store, id, catalog, target, downloaded).await
+}
+
+/// Judges a download.
+async fn arrived(
+    store: &dyn Store,
+    id: VersionId,
+    catalog: &Catalog,
+    target: &Path,
+    downloaded: Result<u64, StoreError>,
+) -> Result<(), RepoError> {
+    match downloaded {
+        Ok(_) => {}
+        // Whoever takes a version away marks it first.
+        Err(StoreError::NotFound { .. }) => {
+            return Err(match read_mark(store, id).await? {
+                Some(mark) => RepoError::marked(id, mark),
+                None => RepoError::corrupt(&catalog.key, "it is missing"),
+            });
+        }
+        Err(error) => return Err(error.into()),
+    }
+    let (sha256, _) = Sha256::of_file(target).map_err(|source| RepoError::Local { path: target.to_owned(), source })?;
+    if sha256 == catalog.sha256 {
+        return Ok(());
+    }
+    // What is not the version's catalog must not be found by anybody later.
+    drop(std::fs::remove_file(target));
+    let why = format!("its sha256 is {sha256}, not {}", catalog.sha256);
+    Err(RepoError::corrupt(&catalog.key, why))
+}
+
+fn main_catalog(record: &Record) -> Catalog {
+    Catalog { key: layout::catalog(record.id), sha256: record.sha256, size: record.size }
+}
+
+/// The catalog of the newest DuckLake format that the caller can read; a record that names no format is taken to be
+/// readable (format.md section 10).
+#[must_use]
+pub fn best_catalog(record: &Record, can_read: impl Fn(&str) -> bool) -> Option<Catalog> {
+    let main = match record.ducklake.as_deref() {
+        None => return Some(main_catalog(record)),
+        Some(format) => (format, main_catalog(record)),
+    };
+    let others = record.catalogs.iter().map(|(format, entry)| {
+        let catalog = Catalog { key: layout::other_catalog(record.id, format), sha256: entry.sha256, size: entry.size };
+        (format.as_str(), catalog)
+    });
+    others
+        .chain([main])
+        .filter(|(format, _)| can_read(format))
+        .max_by_key(|(format, _)| release(format))
+        .map(|(_, catalog)| catalog)
+}
+
+/// A format's number to compare by: `1.10` is newer than `1.9`, and `1.1` than `1.1-dev`.
+fn release(format: &str) -> (Vec<u64>, bool) {
+    let (numbers, tail) = match format.split_once('-') {
+        Some((numbers, _)) => (numbers, true),
+        None => (format, false),
+    };
+    let numbers = numbers.split('.').map(|part| part.parse().unwrap_or(0));
+    (numbers.collect(), !tail)
+}
+
+/// The data files of a version; nothing when files.json is missing, damaged or not the one of the record. Whoever needs
+/// them then opens the catalog (format.md section 5).
+///
+/// # Errors
+/// Those of the store, and [`RepoError::Format`] for a path that leaves the data folder.
+pub async fn read_files(store: &dyn Store, data_dir: &DataDir, record: &Record) -> Result<Option<Files>, RepoError> {
+    let object = get_optional(store, &layout::files(record.id)).await?;
+    let Some(bytes) = verified(object, record.files_sha256) else {
+        return Ok(None);
+    };
+    match Files::parse(&bytes, data_dir) {
+        Ok(files) => Ok(Some(files)),
+        Err(error @ FormatError::BadPath { .. }) => Err(error.into()),
+        Err(_) => Ok(None),
+    }
+}
+
+/// The description of a version; nothing when dataset.json is missing, damaged or not the one of the record.
+///
+/// # Errors
+/// Those of the store.
+pub async fn read_dataset(store: &dyn Store, record: &Record) -> Result<Option<Dataset>, RepoError> {
+    let object = get_optional(store, &layout::dataset(record.id)).await?;
+    Ok(verified(object, record.dataset_sha256).and_then(|bytes| Dataset::parse(&bytes).ok()))
+}
+
+/// The bytes if they have the hash. A record without one vouches for nothing, and the bytes are taken as they are.
+pub(super) fn verified(object: Option<Object>, hash: Option<Sha256>) -> Option<bytes::Bytes> {
+    let bytes = object?.bytes;
+    let good = hash.is_none_or(|hash| Sha256::of(&bytes) == hash);
+    good.then_some(bytes)
+}
