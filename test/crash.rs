@@ -36,8 +36,8 @@ fn with_a_version(bench: &Bench) -> (Arc<MemoryStore>, VersionId) {
 }
 
 /// What holds between the stop and the second try: `main` is where it was or at the last version, and all can be read.
-fn assert_safe(bench: &Bench, store: &MemoryStore, before: Option<VersionId>, last: VersionId) {
-    let refs = read_everything(bench, store);
+fn assert_safe(store: &MemoryStore, before: Option<VersionId>, last: VersionId) {
+    let refs = read_everything(store);
     let main = refs.get(&main_branch()).copied();
     assert!(main == before || main == Some(last), "main is at {main:?}");
 }
@@ -63,10 +63,10 @@ fn stop_a_push_everywhere(bench: &Bench, start: &MemoryStore, before: Option<Ver
                 Err(RepoError::Conflict { .. }) => panic!("a stop is no conflict"),
                 Err(_) => {}
             }
-            assert_safe(bench, &store, before, last);
+            assert_safe(&store, before, last);
             let again = block_on(bench.push(store.clone(), "main", expected, chain)).unwrap();
             assert_eq!(again.new, Some(last));
-            assert_eq!(read_everything(bench, &store), BTreeMap::from([(main_branch(), last)]));
+            assert_eq!(read_everything(&store), BTreeMap::from([(main_branch(), last)]));
             assert_eq!(refs_json(&store), BTreeMap::from([(main_branch(), last)]), "after a stop at write {n}");
         }
     }
@@ -102,7 +102,7 @@ fn a_push_stopped_at_any_request_changes_nothing_it_should_not() {
         let faulty = Arc::new(FaultStore::new(store.clone(), rule));
         let result = block_on(bench.push(faulty.clone(), "main", Expected::Exactly(before), &chain));
         assert!(!matches!(result, Err(RepoError::Conflict { .. })), "request {n}");
-        assert_safe(&bench, &store, Some(before), chain[0].id());
+        assert_safe(&store, Some(before), chain[0].id());
         if !faulty.is_stopped() {
             return;
         }
@@ -152,7 +152,7 @@ fn tags_and_deletions_stopped_at_any_write_can_be_done_again() {
                 Err(RepoError::NoSuchRef { .. }) => {}
                 Err(error) => panic!("{error}"),
             }
-            assert_eq!(read_everything(&bench, &store), BTreeMap::from([(main_branch(), version)]));
+            assert_eq!(read_everything(&store), BTreeMap::from([(main_branch(), version)]));
         }
     }
 }
@@ -179,7 +179,7 @@ fn push_with(fault: Fault, reads: bool, first: bool) -> (Arc<MemoryStore>, Versi
     };
     let faulty = Arc::new(FaultStore::new(store.clone(), rule));
     let result = block_on(bench.push(faulty, "main", expected, &chain)).map(|report| report.outcome);
-    read_everything(&bench, &store);
+    read_everything(&store);
     (store, chain[0].id(), result)
 }
 
@@ -252,5 +252,5 @@ fn a_version_that_landed_and_was_built_upon_is_a_success() {
     // Asked again, it still is no conflict.
     let report = block_on(bench.push(store.clone(), "main", Expected::Exactly(before), &ours)).unwrap();
     assert_eq!((report.outcome, report.new), (PushOutcome::UpToDate, Some(built)));
-    assert_eq!(read_everything(&bench, &store)[&main_branch()], built);
+    assert_eq!(read_everything(&store)[&main_branch()], built);
 }
