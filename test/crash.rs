@@ -1,6 +1,7 @@
 //! Stops after every single write, and answers that are lost (docs/format.md section 9).
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 
+#[expect(dead_code, reason = "each test uses a part of it")]
 mod support;
 
 use std::collections::BTreeMap;

@@ -1,6 +1,7 @@
 //! Random histories against a plain model, and writers that race (docs/format.md sections 8 and 9).
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 
+#[expect(dead_code, reason = "each test uses a part of it")]
 mod support;
 
 use std::collections::BTreeMap;

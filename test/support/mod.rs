@@ -1,6 +1,4 @@
 //! What the tests of the repository layer share: versions made up on the spot, a clock, a store that takes turns.
-#![allow(dead_code, reason = "each test binary uses a part of it")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::collections::BTreeMap;
 use std::ops::Range;
