@@ -25,7 +25,7 @@ use fdl::store::fault::{Call, Fault};
 use fdl::store::{Body, ConditionalWrite, ETag, FaultStore, MemoryStore, Object, ObjectMeta, Store, StoreError, Verb};
 use futures::executor::block_on;
 use futures::stream::BoxStream;
-use futures::{StreamExt, TryStreamExt};
+use futures::{FutureExt, StreamExt, TryStreamExt};
 use support::{Bench, refs_json, repository, write_data};
 
 fn main_branch() -> RefName {
@@ -331,4 +331,22 @@ fn refs_json_keeps_what_it_does_not_know_and_is_mended() {
     });
     let change = block_on(create_tag(&denied, &RefName::tag("v2").unwrap(), id)).unwrap();
     assert_eq!(change.notes.len(), 1);
+}
+
+#[test]
+fn a_ref_made_after_the_listing_is_not_lost_from_refs_json() {
+    let bench = Bench::new(17);
+    let (store, chain) = with_versions(&bench, 1);
+    let id = chain[0].id();
+    let (ours, theirs) = (RefName::tag("ours").unwrap(), RefName::tag("theirs").unwrap());
+    let (below, other) = (store.clone(), theirs.clone());
+    // Between the listing of refs and the reading of refs.json, somebody makes a tag from beginning to end.
+    let rule = move |call: Call<'_>| {
+        if call.key == "refs.json" && call.verb == Verb::Get {
+            drop(create_tag(below.as_ref(), &other, id).now_or_never());
+        }
+        Fault::None
+    };
+    block_on(create_tag(&FaultStore::new(store.clone(), rule), &ours, id)).unwrap();
+    assert_eq!(refs_json(&store).into_keys().collect::<Vec<_>>(), [main_branch(), ours, theirs]);
 }
