@@ -9,4 +9,5 @@ pub mod engine;
 pub mod format;
 pub mod lake;
 pub mod repo;
+pub mod sql;
 pub mod store;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::LakeError;
-use super::definition::{Contents, DataFile, StoredRows, Table, View};
+use super::definition::{Contents, DataFile, StoredRows, Table, View, read_contents};
 use crate::engine::{Connection, identifier, literal};
 use crate::format::{self, DataDir, Dataset, DeleteFile, FormatError, TableFiles, TableKind};
 
@@ -47,6 +47,14 @@ pub fn describe(
         schemas.push(format::Schema { name: schema.name.clone(), comment: schema.comment.clone(), tables });
     }
     Ok(Description { dataset: Dataset::new(schemas), files: files_of(contents, data_dir)? })
+}
+
+/// Reads and describes a frozen catalog.
+///
+/// # Errors
+/// Those of [`describe`].
+pub fn describe_catalog(connection: &Connection, frozen: &Path, data_dir: &DataDir) -> Result<Description, LakeError> {
+    describe(connection, frozen, &read_contents(connection, frozen)?, data_dir)
 }
 
 fn describe_table(table: &Table) -> format::Table {

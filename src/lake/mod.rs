@@ -23,10 +23,11 @@ mod working_copy;
 
 pub use attach::{attach_version, attach_version_sql, check_catalog};
 pub use commit::{Commit, CommitRequest, commit};
+pub use describe::{Description, describe_catalog};
 pub use error::LakeError;
 pub use extensions::load_extensions;
 pub use locate::{Database, find_database, free_alias};
 pub use status::{Uncommitted, uncommitted};
 pub use thaw::{Thaw, thaw};
 pub use working::{LatestSnapshot, attach_working, attach_working_sql, latest_snapshot, require_no_transaction};
-pub use working_copy::{Checkout, WorkingCopy, read_checkout};
+pub use working_copy::{Checkout, WorkingCopy, read_checkout, version_folder};

@@ -92,7 +92,7 @@ impl WorkingCopy {
 
     /// The folder of a version beside the working catalog.
     pub fn version(&self, id: VersionId) -> PathBuf {
-        self.folder.join("versions").join(id.to_string())
+        version_folder(&self.file, id)
     }
 
     /// A folder for files that are being made, emptied of what a stopped call left.
@@ -191,6 +191,11 @@ impl WorkingCopy {
         file.persist(&path).map_err(|error| failed(error.error))?;
         sync(&self.folder)
     }
+}
+
+/// The folder of a version beside the working catalog `file`.
+pub fn version_folder(file: &Path, id: VersionId) -> PathBuf {
+    folder(file).join("versions").join(id.to_string())
 }
 
 /// The folder of a working copy.

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use futures::future::join3;
+use futures::future::join4;
 use futures::{Stream, stream};
 
 use crate::format::{Dataset, Expired, Reason, Record, RefName, Totals, VersionId, layout};
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 
 use super::error::RepoError;
 use super::read::{get_optional, read_mark, verified};
@@ -33,6 +33,8 @@ pub struct LogEntry {
     pub state: State,
     /// The refs that hold it.
     pub refs: Vec<RefName>,
+    /// Whether a signature lies beside its record. Whose it is, and whether it is good, is not looked at.
+    pub signed: bool,
     /// Its totals, when asked for and dataset.json is there and unharmed.
     pub totals: Option<Totals>,
 }
@@ -74,15 +76,15 @@ impl State {
 ///
 /// The stream ends with an error when a version is damaged: [`RepoError::Corrupt`] for a parent that is missing or a
 /// chain that leads in a circle, [`RepoError::NoSuchVersion`] when `start` itself is missing.
-pub fn log<'a>(
-    store: &'a dyn Store,
+pub fn log(
+    store: Arc<dyn Store>,
     start: VersionId,
     options: LogOptions,
-) -> impl Stream<Item = Result<LogEntry, RepoError>> + Send + 'a {
+) -> impl Stream<Item = Result<LogEntry, RepoError>> + Send + 'static {
     let left = options.max_count.unwrap_or(usize::MAX);
     let options = Arc::new(options);
     stream::try_unfold((Walk::new(start), None, left), move |(mut walk, previous, left)| {
-        let options = Arc::clone(&options);
+        let (store, options) = (Arc::clone(&store), Arc::clone(&options));
         async move {
             let Some(left) = left.checked_sub(1) else {
                 return Ok(None);
@@ -93,7 +95,7 @@ pub fn log<'a>(
             {
                 return Ok(None);
             }
-            let entry = entry(store, &walk, &options).await?;
+            let entry = entry(store.as_ref(), &walk, &options).await?;
             let previous = Some(Previous(entry.record.parent()));
             Ok(Some((entry, (walk, previous, left))))
         }
@@ -110,11 +112,19 @@ async fn entry(store: &dyn Store, walk: &Walk, options: &LogOptions) -> Result<L
             false => Ok(None),
         }
     };
-    let (record, mark, dataset) = join3(walk.record(store), read_mark(store, walk.at), dataset).await;
+    let signed = async {
+        match store.head(&layout::signature(walk.at)).await {
+            Ok(_) => Ok(true),
+            Err(StoreError::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    };
+    let (record, mark, dataset, signed) = join4(walk.record(store), read_mark(store, walk.at), dataset, signed).await;
     let record = record?;
     let dataset = verified(dataset?, record.dataset_sha256);
     Ok(LogEntry {
         state: State::of(mark?),
+        signed: signed?,
         refs: options.refs.get(&walk.at).cloned().unwrap_or_default(),
         totals: dataset.and_then(|bytes| Dataset::parse(&bytes).ok()).map(|dataset| dataset.totals),
         record,

@@ -4,11 +4,15 @@
 //! use the same list, [`COMMANDS`].
 
 mod arguments;
+mod author;
 mod command;
 mod commands;
+mod contents;
 mod context;
 mod entry;
 mod error;
+mod explain;
+mod place;
 mod register;
 
 pub use arguments::Arguments;

@@ -12,9 +12,7 @@ use duckdb::Connection;
 use duckdb::core::{DataChunkHandle, Inserter, LogicalTypeHandle, LogicalTypeId};
 use duckdb::vtab::{BindInfo, InitInfo, TableFunctionInfo, VTab, Value as DuckValue};
 
-use super::{
-    Argument, Arguments, COMMANDS, Column, ColumnType, Command, Context, Error, Output, ParameterType, Value,
-};
+use super::{Argument, Arguments, COMMANDS, Column, ColumnType, Command, Context, Error, Output, ParameterType, Value};
 
 /// How many rows one chunk takes at the most; DuckDB's vectors hold 2048.
 const CHUNK: usize = 2048;

@@ -25,7 +25,8 @@ def test_footer_is_what_duckdb_reads():
     fields = [footer[22 + 32 * at:54 + 32 * at].rstrip(b"\x00").decode() for at in range(8)]
     assert fields == ["", "", "", "C_STRUCT", layout.extension_version(), "v1.2.0", layout.platform(), "4"]
     assert footer[-256:] == bytes(256)
-    assert content[:-FOOTER] == layout.library().read_bytes(), "the packaged library is not the one that was built last"
+    same = content[:-FOOTER] == layout.library().read_bytes()
+    assert same, "the packaged library is not the one that was built last"
 
 
 def test_footer_has_the_shape_of_duckdbs_own():
@@ -39,7 +40,8 @@ def test_footer_has_the_shape_of_duckdbs_own():
 def test_repository_has_the_extension_for_every_version():
     for version in layout.SUPPORTED:
         packed = layout.REPOSITORY / f"v{version}" / layout.platform() / "fdl.duckdb_extension.gz"
-        assert gzip.decompress(packed.read_bytes()) == layout.extension().read_bytes()
+        same = gzip.decompress(packed.read_bytes()) == layout.extension().read_bytes()
+        assert same, packed
 
 
 @pytest.mark.parametrize("name", ["libfdl.so", "libfdl.dylib"])

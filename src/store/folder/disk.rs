@@ -138,7 +138,8 @@ impl Disk {
     }
 
     /// The file of a key. No symbolic link is followed below the root, not even one that stays inside: so no key leads
-    /// outside the repository (format.md section 1), and what a listing shows is all there is.
+    /// outside the repository (format.md section 1), and what a listing shows is all there is. Not against somebody who
+    /// may write here and puts a link in the way between this look and the next step.
     fn locate<'a>(&self, key: &'a str, action: &'static str) -> Result<Place<'a>, StoreError> {
         key::check(key)?;
         let mut path = self.root.clone();

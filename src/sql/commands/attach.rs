@@ -1,0 +1,163 @@
+//! `fdl_attach(where)`: attaches a published version, read-only.
+
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use super::{column, no_signatures, text};
+use crate::format::{Sha256, layout};
+use crate::lake::{self, Database, LakeError};
+use crate::repo::{self, CatalogTarget, Opened, RepoError, Repository, Resolved};
+use crate::sql::place::{catalog_place, default_alias, expand, find, published};
+use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Value};
+
+/// Catalogs up to this many bytes are copied from a store elsewhere; larger ones are read where they are.
+const COPY_UP_TO: u64 = 256 << 20;
+
+pub(super) const COMMAND: Command = Command {
+    name: "fdl_attach",
+    positional: Some("where"),
+    named: &[text("ref"), text("alias"), text("cache"), text("allowed_signers"), text("token")],
+    columns: &[
+        column("alias", ColumnType::Text),
+        column("version", ColumnType::Text),
+        column("ref", ColumnType::Text),
+        column("catalog", ColumnType::Text),
+        column("data_path", ColumnType::Text),
+        column("attach_sql", ColumnType::Text),
+    ],
+    run,
+};
+
+fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
+    no_signatures(arguments.text("allowed_signers").is_some())?;
+    let cache = Cache::parse(arguments.text("cache"))?;
+    let connection = context.connection()?;
+    let place = find(context, &connection, arguments.positional()?)?;
+    place.require_pushed(arguments, "attach")?;
+    let (repository, resolved) = place.open(context, arguments)?;
+    lake::load_extensions(&connection)?;
+    let (opened, catalog) = fetch(context, &repository, &resolved, cache)?;
+    let data_path = repository.data_path();
+    if let Some(file) = &catalog.file {
+        lake::check_catalog(&connection, file, &repository.settings().data_dir)?;
+    }
+    let location = repository.store().location();
+    let alias = arguments.text("alias").map_or_else(|| default_alias(location), str::to_owned);
+    let of_this_repository = |database: &Database| {
+        database.file().and_then(|file| published(context, &file)).is_some_and(|(from, _)| from == location)
+    };
+    lake::free_alias(&connection, &alias, of_this_repository)?;
+    lake::attach_version(&connection, &catalog.place, &alias, &data_path)?;
+    if let Some(file) = catalog.file {
+        context.remember_attached(file, location.to_owned(), opened.record.id);
+    }
+    Ok(Output::row([
+        Value::from(alias.as_str()),
+        Value::from(opened.record.id.to_string()),
+        Value::from(resolved.reference.as_ref().map(|reference| reference.full())),
+        Value::from(catalog.place.as_str()),
+        Value::from(data_path.as_str()),
+        Value::from(lake::attach_version_sql(&catalog.place, &alias, &data_path)),
+    ]))
+}
+
+/// Whether a catalog is copied to the cache.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cache {
+    /// When it is elsewhere and not too large.
+    Auto,
+    /// Whatever its size, a folder's as well.
+    Always,
+    /// Not at all.
+    Never,
+}
+
+impl Cache {
+    fn parse(given: Option<&str>) -> Result<Self, Error> {
+        match given {
+            None | Some("auto") => Ok(Self::Auto),
+            Some("always") => Ok(Self::Always),
+            Some("never") => Ok(Self::Never),
+            Some(other) => Err(Error::bad_argument(format!("cache is {other:?}; it is 'auto', 'always' or 'never'"))),
+        }
+    }
+}
+
+/// The catalog to attach.
+struct Catalog {
+    /// Its path or URL.
+    place: String,
+    /// Its file, whole and with the hash of the record, when it is on this machine.
+    file: Option<PathBuf>,
+}
+
+fn fetch(
+    context: &Context,
+    repository: &Repository,
+    resolved: &Resolved,
+    cache: Cache,
+) -> Result<(Opened, Catalog), Error> {
+    let store = repository.store();
+    let id = resolved.version()?;
+    let here = store.local_root().map(|root| root.join(layout::catalog(id)));
+    let limit = match cache {
+        Cache::Never => None,
+        Cache::Auto if here.is_some() => None,
+        Cache::Auto => Some(COPY_UP_TO),
+        Cache::Always => Some(u64::MAX),
+    };
+    let Some(max_size) = limit else {
+        let opened = context.block_on(repo::open_version(store, resolved, None))??;
+        if let Some(file) = &here {
+            require_hash(file, &opened)?;
+        }
+        return Ok((opened, Catalog { place: catalog_place(repository, id), file: here }));
+    };
+    let folder = cache_folder(repository)?;
+    let part = tempfile::Builder::new().prefix(".part-").tempdir_in(&folder).map_err(|e| io("create", &folder, e))?;
+    let copied = part.path().join(layout::CATALOG);
+    let target = CatalogTarget { path: &copied, max_size };
+    let opened = context.block_on(repo::open_version(store, resolved, Some(target)))??;
+    if !opened.downloaded {
+        return Ok((opened, Catalog { place: catalog_place(repository, id), file: None }));
+    }
+    let file = folder.join(format!("{id}-{}.duckdb", opened.record.sha256));
+    if !file.exists() {
+        fs::rename(&copied, &file).map_err(|source| io("write", &file, source))?;
+    }
+    require_hash(&file, &opened)?;
+    Ok((opened, Catalog { place: file.to_string_lossy().into_owned(), file: Some(file) }))
+}
+
+fn require_hash(file: &Path, opened: &Opened) -> Result<(), Error> {
+    let found = match Sha256::of_file(file) {
+        Ok((found, _)) => found,
+        Err(source) => return Err(RepoError::Local { path: file.to_owned(), source }.into()),
+    };
+    if found == opened.record.sha256 {
+        return Ok(());
+    }
+    let why = format!("its sha256 is {found}, not {} as version.json says", opened.record.sha256);
+    Err(RepoError::Corrupt { object: file.to_string_lossy().into_owned(), why }.into())
+}
+
+/// Where verified catalogs of this repository are kept (docs/sql.md, fdl_attach).
+fn cache_folder(repository: &Repository) -> Result<PathBuf, Error> {
+    let set = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
+    let root = set("FDL_CACHE_DIR")
+        .map(|path| expand(&path))
+        .or_else(|| set("XDG_CACHE_HOME").map(|path| PathBuf::from(path).join("fdl")))
+        .unwrap_or_else(|| expand("~/.cache/fdl"));
+    let id = match repository.settings().id {
+        Some(id) => id.to_string(),
+        // A repository without an id is known by where it is.
+        None => Sha256::of(repository.store().location().as_bytes()).to_string(),
+    };
+    let folder = root.join(id);
+    fs::create_dir_all(&folder).map_err(|source| io("create", &folder, source))?;
+    folder.canonicalize().map_err(|source| io("find", &folder, source))
+}
+
+fn io(action: &'static str, path: &Path, source: std::io::Error) -> Error {
+    LakeError::Io { action, path: path.to_owned(), source }.into()
+}

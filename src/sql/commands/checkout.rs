@@ -1,0 +1,201 @@
+//! `fdl_checkout(repository)`: makes a working catalog of a version.
+
+use std::path::{Path, PathBuf, absolute};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use super::{column, flag, text};
+use crate::engine::Connection;
+use crate::format::{DataDir, RefKind, Revision, VersionId, layout};
+use crate::lake::{self, Checkout, Database, LakeError, LatestSnapshot, Thaw, WorkingCopy};
+use crate::repo::{self, CatalogTarget, Repository, Resolved};
+use crate::sql::place::{default_alias, expand, open_store};
+use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Value};
+
+pub(super) const COMMAND: Command = Command {
+    name: "fdl_checkout",
+    positional: Some("repository"),
+    named: &[text("ref"), text("alias"), text("path"), text("data_path"), flag("force"), flag("attach"), text("token")],
+    columns: &[
+        column("alias", ColumnType::Text),
+        column("path", ColumnType::Text),
+        column("repository", ColumnType::Text),
+        column("ref", ColumnType::Text),
+        column("version", ColumnType::Text),
+        column("data_path", ColumnType::Text),
+        column("attach_sql", ColumnType::Text),
+    ],
+    run,
+};
+
+fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
+    if arguments.text("data_path").is_some() {
+        return Err(Error::bad_argument(
+            "data_path is for repositories behind HTTP; this one's new files go to its own data folder",
+        ));
+    }
+    let store = open_store(arguments.positional()?)?;
+    let revision = Revision::from_str(arguments.text("ref").unwrap_or_default())?;
+    let (repository, resolved) = context.block_on(Repository::open_at(Arc::clone(&store), &revision))??;
+    let alias = arguments.text("alias").map_or_else(|| default_alias(store.location()), str::to_owned);
+    let file = working_file(arguments.text("path"), &alias)?;
+    let data_path = make_data_folder(&repository)?;
+    let connection = context.connection()?;
+    lake::load_extensions(&connection)?;
+
+    let before = latest(&connection, &file)?;
+    let copy = WorkingCopy::lock(&file)?;
+    let old = copy.checkout(before.as_ref().and_then(|latest| latest.checkout.as_deref()));
+    if before.is_some() {
+        lake::require_no_transaction(&connection, &file)?;
+    }
+    let force = arguments.boolean("force");
+    let old = match old {
+        Ok(old) => Some(old),
+        Err(LakeError::NotACheckout { .. }) if before.is_none() => None,
+        Err(LakeError::Corrupt { .. }) if force => None,
+        Err(LakeError::NotACheckout { .. }) => return Err(LakeError::ForeignFile { path: file }.into()),
+        Err(error) => return Err(error.into()),
+    };
+    if let (Some(old), false) = (&old, force) {
+        require_clean(context, &connection, &copy, old)?;
+    }
+    let is_ours = |database: &Database| database.file().as_deref() == Some(file.as_path());
+    if arguments.boolean_or("attach", true) {
+        lake::free_alias(&connection, &alias, is_ours)?;
+    }
+
+    let mut checkout = Checkout {
+        repository: store.location().to_owned(),
+        data_dir: repository.settings().data_dir.clone(),
+        data_path: data_path.clone(),
+        reference: resolved.reference.clone().filter(|_| revision.back == 0),
+        base: resolved.version,
+        local: Vec::new(),
+        snapshot: 0,
+        mark: context.ids().next().to_string(),
+    };
+    if resolved.version.is_some() {
+        fetch_version(context, &connection, &repository, &resolved, &copy)?;
+    }
+    let catalog = copy.scratch()?.join("working.sqlite");
+    let frozen = checkout.base.map(|id| copy.version(id).join(layout::CATALOG));
+    checkout.snapshot = lake::thaw(
+        &connection,
+        &catalog,
+        &Thaw {
+            frozen: frozen.as_deref(),
+            data_path: &data_path,
+            checkout: &checkout.mark,
+            after: before.map(|latest| (latest.snapshot, latest.schema_version)),
+        },
+    )?;
+    copy.replace(&catalog, old.as_ref(), &checkout)?;
+    if arguments.boolean_or("attach", true) {
+        lake::attach_working(&connection, &file, &alias, &data_path)?;
+    }
+    Ok(Output::row([
+        Value::from(alias.as_str()),
+        Value::from(file.to_string_lossy().into_owned()),
+        Value::from(checkout.repository.as_str()),
+        Value::from(checkout.reference.as_ref().map(|reference| reference.full())),
+        Value::from(checkout.base.map(|id| id.to_string())),
+        Value::from(data_path.as_str()),
+        Value::from(lake::attach_working_sql(&file, &alias, &data_path)),
+    ]))
+}
+
+/// The file of the working catalog, absolute, in a folder that exists.
+fn working_file(given: Option<&str>, alias: &str) -> Result<PathBuf, Error> {
+    let path = given.map_or_else(|| PathBuf::from(format!("{alias}.sqlite")), expand);
+    let path = absolute(&path).map_err(|source| LakeError::Io { action: "find", path: path.clone(), source })?;
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(Error::bad_argument(format!("path {} names no file", path.display())));
+    };
+    let folder =
+        folder.canonicalize().map_err(|source| LakeError::Io { action: "find", path: folder.to_owned(), source })?;
+    let path = folder.join(name);
+    if path.is_dir() {
+        return Err(LakeError::ForeignFile { path }.into());
+    }
+    Ok(path.canonicalize().unwrap_or(path))
+}
+
+/// What is at the place of the working catalog; an error when it is something that fdl must not touch.
+fn latest(connection: &Connection, file: &Path) -> Result<Option<LatestSnapshot>, Error> {
+    if !file.exists() {
+        return Ok(None);
+    }
+    let latest = lake::latest_snapshot(connection, file)?;
+    match latest {
+        Some(latest) => Ok(Some(latest)),
+        None => Err(LakeError::ForeignFile { path: file.to_owned() }.into()),
+    }
+}
+
+/// DuckDB writes new files into the repository's data folder, and wants it to be there.
+fn make_data_folder(repository: &Repository) -> Result<String, Error> {
+    let data_path = repository.data_path();
+    if repository.store().local_root().is_some() {
+        std::fs::create_dir_all(&data_path).map_err(|source| LakeError::Io {
+            action: "create",
+            path: PathBuf::from(&data_path),
+            source,
+        })?;
+    }
+    Ok(data_path)
+}
+
+/// Copies what a working copy keeps of the version it starts from.
+fn fetch_version(
+    context: &Context,
+    connection: &Connection,
+    repository: &Repository,
+    resolved: &Resolved,
+    copy: &WorkingCopy,
+) -> Result<(), Error> {
+    let scratch = copy.scratch()?;
+    let catalog = scratch.join(layout::CATALOG);
+    let target = CatalogTarget { path: &catalog, max_size: u64::MAX };
+    let data_dir: &DataDir = &repository.settings().data_dir;
+    let (record, files) = context.block_on(async {
+        let opened = repo::open_version(repository.store(), resolved, Some(target)).await?;
+        let files = repo::read_files(repository.store(), data_dir, &opened.record).await?;
+        Ok::<_, repo::RepoError>((opened.record, files))
+    })??;
+    let named = lake::check_catalog(connection, &catalog, data_dir)?;
+    let files = files.unwrap_or(named);
+    for (name, bytes) in [(layout::VERSION_JSON, record.print()?), (layout::FILES_JSON, files.print()?)] {
+        let path = scratch.join(name);
+        std::fs::write(&path, bytes).map_err(|source| LakeError::Io { action: "write", path, source })?;
+    }
+    Ok(copy.keep_version(&scratch, record.id)?)
+}
+
+/// Refuses to replace work that is nowhere else.
+fn require_clean(context: &Context, connection: &Connection, copy: &WorkingCopy, old: &Checkout) -> Result<(), Error> {
+    let dirty = |what: String| LakeError::Dirty { path: copy.file().to_owned(), what };
+    if let Some(last) = old.local.last()
+        && !landed(context, old, *last)?
+    {
+        let count = old.local.len();
+        let versions = if count == 1 { "a version that is".to_owned() } else { format!("{count} versions that are") };
+        return Err(dirty(format!("{versions} not pushed")).into());
+    }
+    let tip = old.tip().map(|id| copy.version(id));
+    let prefixes = super::commit::data_prefixes(old);
+    if lake::uncommitted(connection, copy.file(), old, tip.as_deref(), &prefixes, true)?.changed {
+        return Err(dirty("changes that are not committed".to_owned()).into());
+    }
+    Ok(())
+}
+
+/// Whether a version of the working copy is in the history of its branch: a push may have landed whose answer was lost.
+fn landed(context: &Context, old: &Checkout, version: VersionId) -> Result<bool, Error> {
+    let Some(reference) = old.reference.as_ref().filter(|reference| reference.kind() == RefKind::Branch) else {
+        return Ok(false);
+    };
+    let store = open_store(&old.repository)?;
+    let held = context.block_on(repo::read_ref(store.as_ref(), reference))??;
+    Ok(held.is_some_and(|held| held.version == version))
+}

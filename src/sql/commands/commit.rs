@@ -1,0 +1,94 @@
+//! `fdl_commit(lake)`: makes a version of what the working catalog holds, beside it.
+
+use super::{column, flag, no_signatures, text};
+use crate::engine::Connection;
+use crate::format::{Clock, Timestamp};
+use crate::lake::{self, Checkout, Commit, CommitRequest, WorkingCopy};
+use crate::sql::author::default_author;
+use crate::sql::place::{Lake, find_lake};
+use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Value};
+
+pub(super) const COMMAND: Command = Command {
+    name: "fdl_commit",
+    positional: Some("lake"),
+    named: &[
+        text("message"),
+        text("author"),
+        flag("force"),
+        flag("keep_snapshots"),
+        flag("allow_encrypted"),
+        text("sign_with"),
+    ],
+    columns: &[
+        column("version", ColumnType::Text),
+        column("parent", ColumnType::Text),
+        column("committed", ColumnType::Boolean),
+        column("tables_changed", ColumnType::Integer),
+        column("tables", ColumnType::Integer),
+        column("rows", ColumnType::Integer),
+        column("files", ColumnType::Integer),
+        column("bytes", ColumnType::Integer),
+        column("note", ColumnType::Text),
+    ],
+    run,
+};
+
+fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
+    no_signatures(arguments.text("sign_with").is_some())?;
+    let connection = context.connection()?;
+    let (_, lake) = find_lake(context, &connection, arguments.positional()?)?;
+    let (copy, mut checkout) = open_copy(&connection, &lake)?;
+    let commit = commit(context, &connection, &copy, &mut checkout, arguments)?;
+    let totals = &commit.description.dataset.totals;
+    Ok(Output::row([
+        Value::from(commit.version.map(|id| id.to_string())),
+        Value::from(commit.parent.map(|id| id.to_string())),
+        Value::from(commit.committed),
+        Value::from(commit.tables_changed),
+        Value::from(totals.tables),
+        Value::from(totals.rows),
+        Value::from(totals.files),
+        Value::from(totals.bytes),
+        note(&commit.notes),
+    ]))
+}
+
+/// Locks the working copy and reads the checkout in force, which may have changed since it was looked for.
+pub(super) fn open_copy(connection: &Connection, lake: &Lake) -> Result<(WorkingCopy, Checkout), Error> {
+    let copy = WorkingCopy::lock(&lake.file)?;
+    let mark = lake::latest_snapshot(connection, &lake.file)?.and_then(|latest| latest.checkout);
+    let checkout = copy.checkout(mark.as_deref())?;
+    Ok((copy, checkout))
+}
+
+/// Commits with the arguments that `fdl_commit` and `fdl_push` share.
+pub(super) fn commit(
+    context: &Context,
+    connection: &Connection,
+    copy: &WorkingCopy,
+    checkout: &mut Checkout,
+    arguments: &Arguments,
+) -> Result<Commit, Error> {
+    let prefixes = data_prefixes(checkout);
+    let request = CommitRequest {
+        id: context.ids().next(),
+        author: arguments.text("author").map_or_else(default_author, str::to_owned),
+        message: arguments.text("message").map(str::to_owned),
+        created: Timestamp::new(context.clock().now()),
+        force: arguments.boolean("force"),
+        keep_snapshots: arguments.boolean("keep_snapshots"),
+        allow_encrypted: arguments.boolean("allow_encrypted"),
+        data_prefixes: &prefixes,
+    };
+    Ok(lake::commit(connection, copy, checkout, request)?)
+}
+
+/// How DuckDB may write the data folder in an absolute path.
+pub(super) fn data_prefixes(checkout: &Checkout) -> Vec<String> {
+    vec![checkout.data_path.clone(), format!("file://{}", checkout.data_path)]
+}
+
+/// Notes as one text, NULL when there is nothing to say.
+pub(super) fn note(notes: &[String]) -> Value {
+    if notes.is_empty() { Value::Null } else { Value::from(notes.join("; ")) }
+}

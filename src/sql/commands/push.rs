@@ -1,0 +1,191 @@
+//! `fdl_push(lake)`: publishes the versions that lie beside the working catalog.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::commit::{commit, data_prefixes, note, open_copy};
+use super::{column, text};
+use crate::format::{Files, RefKind, RefName, VersionId, layout};
+use crate::lake::{self, Checkout, WorkingCopy};
+use crate::repo::{self, DataSource, Expected, LocalVersion, Push, PushOutcome, PushReport, RepoError, Repository};
+use crate::sql::place::find_lake;
+use crate::sql::{Arguments, Code, ColumnType, Command, Context, Error, Output, Value};
+
+pub(super) const COMMAND: Command = Command {
+    name: "fdl_push",
+    positional: Some("lake"),
+    named: &[text("message"), text("author"), text("ref"), text("tag"), text("token")],
+    columns: &[
+        column("repository", ColumnType::Text),
+        column("ref", ColumnType::Text),
+        column("old_version", ColumnType::Text),
+        column("new_version", ColumnType::Text),
+        column("outcome", ColumnType::Text),
+        column("versions", ColumnType::Integer),
+        column("files_uploaded", ColumnType::Integer),
+        column("bytes_uploaded", ColumnType::Integer),
+        column("files_skipped", ColumnType::Integer),
+        column("note", ColumnType::Text),
+    ],
+    run,
+};
+
+fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
+    let given = arguments.positional()?;
+    let connection = context.connection()?;
+    let (store, lake) = find_lake(context, &connection, given)?;
+    let (copy, mut checkout) = open_copy(&connection, &lake)?;
+    let target = target(&checkout, arguments.text("ref"))?;
+    let tag = arguments.text("tag").map(RefName::tag).transpose()?;
+    let repository = context.block_on(Repository::open(Arc::clone(&store)))??;
+
+    let mut notes = Vec::new();
+    if arguments.text("message").is_some() {
+        notes.extend(commit(context, &connection, &copy, &mut checkout, arguments)?.notes);
+    } else {
+        lake::require_no_transaction(&connection, copy.file())?;
+        let tip = checkout.tip().map(|id| copy.version(id));
+        let prefixes = data_prefixes(&checkout);
+        if lake::uncommitted(&connection, copy.file(), &checkout, tip.as_deref(), &prefixes, false)?.changed {
+            notes.push("the working catalog holds changes that are not committed; message := '…' commits them".into());
+        }
+    }
+    if let (Some(tag), Some(tip)) = (&tag, checkout.tip()) {
+        require_free_tag(context, &repository, tag, tip)?;
+    }
+    let report = push(context, &repository, &copy, &checkout, &target)
+        .map_err(|error| explain_conflict(error, &checkout, given, lake.alias.as_deref(), copy.file()))?;
+    notes.extend(report.notes.iter().cloned());
+    if report.outcome != PushOutcome::Uploaded {
+        checkout.base = report.new.or(checkout.base);
+        checkout.local.clear();
+        checkout.reference = Some(target.clone());
+        copy.save(&checkout)?;
+    }
+    if let (Some(tag), Some(version), true) = (&tag, checkout.base, report.outcome != PushOutcome::Uploaded) {
+        notes.extend(make_tag(context, &repository, tag, version)?);
+    }
+    Ok(Output::row([
+        Value::from(checkout.repository.as_str()),
+        Value::from(target.full()),
+        Value::from(report.old.map(|id| id.to_string())),
+        Value::from(report.new.map(|id| id.to_string())),
+        Value::from(outcome(report.outcome)),
+        Value::from(report.versions),
+        Value::from(report.files_uploaded),
+        Value::from(report.bytes_uploaded),
+        Value::from(report.files_skipped),
+        note(&notes),
+    ]))
+}
+
+fn outcome(outcome: PushOutcome) -> &'static str {
+    match outcome {
+        PushOutcome::Pushed => "pushed",
+        PushOutcome::UpToDate => "up to date",
+        PushOutcome::Uploaded => "uploaded",
+    }
+}
+
+/// The branch to move: the one named, or the one checked out.
+fn target(checkout: &Checkout, given: Option<&str>) -> Result<RefName, Error> {
+    let branch = match given {
+        Some(name) if name.starts_with(layout::REFS) => Some(RefName::parse(name)?),
+        Some(name) => Some(RefName::branch(name)?),
+        None => checkout.reference.clone(),
+    };
+    match branch {
+        Some(branch) if branch.kind() == RefKind::Branch => Ok(branch),
+        other => {
+            let what = other.map_or_else(|| "a version".to_owned(), |reference| reference.full().to_owned());
+            let sentence = format!("{what} was checked out, and only a branch can be pushed to");
+            Err(Error::bad_argument(sentence).with_hint("name a branch with ref := '…'; a new one is made."))
+        }
+    }
+}
+
+fn push(
+    context: &Context,
+    repository: &Repository,
+    copy: &WorkingCopy,
+    checkout: &Checkout,
+    target: &RefName,
+) -> Result<PushReport, Error> {
+    let data_dir = &repository.settings().data_dir;
+    let load = |id: &VersionId| LocalVersion::load(&copy.version(*id), data_dir);
+    let chain = checkout.local.iter().map(load).collect::<Result<Vec<_>, _>>()?;
+    let elsewhere = checkout.reference.as_ref() != Some(target);
+    let held = if elsewhere { context.block_on(repo::read_ref(repository.store(), target))?? } else { None };
+    let expected = match checkout.base {
+        Some(_) if elsewhere && held.is_none() => Expected::Absent,
+        Some(base) => Expected::Exactly(base),
+        None => Expected::Absent,
+    };
+    if let (true, Expected::Absent, Some(base)) = (chain.is_empty(), expected, checkout.base) {
+        let made = context.block_on(repo::create_branch(repository.store(), target, base))??;
+        return Ok(PushReport {
+            reference: target.clone(),
+            old: None,
+            new: Some(base),
+            outcome: PushOutcome::Pushed,
+            versions: 0,
+            files_uploaded: 0,
+            bytes_uploaded: 0,
+            files_skipped: 0,
+            notes: made.notes,
+        });
+    }
+    let base_files = checkout.base.and_then(|id| fs::read(copy.version(id).join(layout::FILES_JSON)).ok());
+    let base_files = base_files.map(|bytes| Files::parse(&bytes, data_dir)).transpose()?;
+    let push = Push {
+        reference: target.clone(),
+        expected,
+        chain: &chain,
+        base_files: base_files.as_ref(),
+        data: DataSource::InPlace,
+    };
+    Ok(context.block_on(repo::publish(repository, &push, context.clock()))??)
+}
+
+/// A refused push says which two versions meet, and what to run.
+fn explain_conflict(error: Error, checkout: &Checkout, given: &str, alias: Option<&str>, file: &Path) -> Error {
+    if error.code != Code::Conflict {
+        return error;
+    }
+    let alias = alias.unwrap_or(given);
+    error.with_hint(format!(
+        "CALL fdl_checkout('{}', alias := '{alias}', path := '{}', force := true) and apply your change again; until then \
+         fdl_push('{alias}', ref := '<new branch>') publishes it beside.",
+        checkout.repository,
+        file.display()
+    ))
+}
+
+/// A tag that cannot be made must be known before the push.
+fn require_free_tag(context: &Context, repository: &Repository, tag: &RefName, tip: VersionId) -> Result<(), Error> {
+    let held = context.block_on(repo::read_ref(repository.store(), tag))??;
+    match held {
+        Some(held) if held.version != tip => {
+            Err(RepoError::Exists { reference: tag.clone(), version: held.version }.into())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn make_tag(
+    context: &Context,
+    repository: &Repository,
+    tag: &RefName,
+    version: VersionId,
+) -> Result<Vec<String>, Error> {
+    match context.block_on(repo::create_tag(repository.store(), tag, version))? {
+        Ok(made) => Ok(made.notes),
+        Err(RepoError::Exists { version: there, .. }) if there == version => Ok(Vec::new()),
+        Err(error) => {
+            let error = Error::from(error);
+            let hint = format!("the push has landed as {version}; {}", error.hint);
+            Err(error.with_hint(hint))
+        }
+    }
+}

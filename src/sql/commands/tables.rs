@@ -1,0 +1,60 @@
+//! `fdl_tables(where)`: the tables and views of a version.
+
+use super::{column, text};
+use crate::format::{Dataset, TableKind};
+use crate::repo;
+use crate::sql::contents::{Contents, read};
+use crate::sql::place::of_call;
+use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Value};
+
+pub(super) const COMMAND: Command = Command {
+    name: "fdl_tables",
+    positional: Some("where"),
+    named: &[text("ref"), text("token")],
+    columns: &[
+        column("schema", ColumnType::Text),
+        column("name", ColumnType::Text),
+        column("kind", ColumnType::Text),
+        column("rows", ColumnType::Integer),
+        column("files", ColumnType::Integer),
+        column("bytes", ColumnType::Integer),
+        column("columns", ColumnType::TableColumns),
+    ],
+    run,
+};
+
+fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
+    let place = of_call(context, arguments)?;
+    let dataset: Dataset = read(
+        context,
+        &place,
+        arguments,
+        &Contents {
+            file: crate::format::layout::DATASET_JSON,
+            parse: |bytes, _| Dataset::parse(bytes),
+            stored: |context, repository, record| context.block_on(repo::read_dataset(repository.store(), record)),
+            described: |description| description.dataset,
+        },
+    )?;
+    let mut rows = Vec::new();
+    for schema in &dataset.schemas {
+        for table in &schema.tables {
+            let kind = match table.kind {
+                TableKind::Table => "table",
+                TableKind::View => "view",
+            };
+            let columns = table.columns.iter();
+            let columns = columns.map(|column| (column.name.clone(), column.data_type.clone(), column.nullable));
+            rows.push(vec![
+                Value::from(schema.name.as_str()),
+                Value::from(table.name.as_str()),
+                Value::from(kind),
+                Value::from(table.rows),
+                Value::from(table.files),
+                Value::from(table.bytes),
+                Value::TableColumns(columns.collect()),
+            ]);
+        }
+    }
+    Ok(Output::Rows(rows))
+}

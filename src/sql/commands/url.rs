@@ -1,0 +1,35 @@
+//! `fdl_url(where)`: the catalog of a version, and the statement that attaches it from plain DuckDB.
+
+use super::{column, text};
+use crate::lake;
+use crate::repo;
+use crate::sql::place::{catalog_place, default_alias, of_call};
+use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Value};
+
+pub(super) const COMMAND: Command = Command {
+    name: "fdl_url",
+    positional: Some("where"),
+    named: &[text("ref"), text("token")],
+    columns: &[
+        column("version", ColumnType::Text),
+        column("url", ColumnType::Text),
+        column("data_path", ColumnType::Text),
+        column("attach_sql", ColumnType::Text),
+    ],
+    run,
+};
+
+fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
+    let place = of_call(context, arguments)?;
+    place.require_pushed(arguments, "read")?;
+    let (repository, resolved) = place.open(context, arguments)?;
+    let opened = context.block_on(repo::open_version(repository.store(), &resolved, None))??;
+    let (catalog, data_path) = (catalog_place(&repository, opened.record.id), repository.data_path());
+    let alias = default_alias(repository.store().location());
+    Ok(Output::row([
+        Value::from(opened.record.id.to_string()),
+        Value::from(catalog.as_str()),
+        Value::from(data_path.as_str()),
+        Value::from(lake::attach_version_sql(&catalog, &alias, &data_path)),
+    ]))
+}

@@ -1,0 +1,261 @@
+//! The one error a person sees: a sentence, a stable code, a hint (docs/sql.md, "Errors").
+
+use std::fmt;
+
+use crate::engine::{EngineError, EngineErrorKind};
+use crate::format::FormatError;
+use crate::lake::LakeError;
+use crate::store::StoreError;
+
+/// What the user can do about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Code {
+    /// No such ref, version, table or file.
+    NotFound,
+    /// No repository at the location.
+    NotARepository,
+    /// Written by a newer version of the format.
+    UnsupportedVersion,
+    /// Past retention.
+    Expired,
+    /// Withdrawn by its publisher.
+    Withdrawn,
+    /// Somebody else was first.
+    Conflict,
+    /// The answer was lost; it may have happened.
+    UnknownOutcome,
+    /// Damaged.
+    Corrupt,
+    /// A path that leaves the data folder.
+    BadPath,
+    /// Not a name.
+    BadName,
+    /// An argument that makes no sense.
+    BadArgument,
+    /// More than one fits.
+    Ambiguous,
+    /// It is there already.
+    Exists,
+    /// Work would be lost.
+    Dirty,
+    /// A transaction is open.
+    InTransaction,
+    /// The catalog is encrypted.
+    Encrypted,
+    /// Not allowed.
+    Permission,
+    /// The store cannot be reached, or misbehaves.
+    Store,
+    /// DuckDB refused.
+    DuckDb,
+}
+
+impl Code {
+    /// The code as it stands in messages.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NotFound => "FDL-NOT-FOUND",
+            Self::NotARepository => "FDL-NOT-A-REPOSITORY",
+            Self::UnsupportedVersion => "FDL-UNSUPPORTED-VERSION",
+            Self::Expired => "FDL-EXPIRED",
+            Self::Withdrawn => "FDL-WITHDRAWN",
+            Self::Conflict => "FDL-CONFLICT",
+            Self::UnknownOutcome => "FDL-UNKNOWN-OUTCOME",
+            Self::Corrupt => "FDL-CORRUPT",
+            Self::BadPath => "FDL-BAD-PATH",
+            Self::BadName => "FDL-BAD-NAME",
+            Self::BadArgument => "FDL-BAD-ARGUMENT",
+            Self::Ambiguous => "FDL-AMBIGUOUS",
+            Self::Exists => "FDL-EXISTS",
+            Self::Dirty => "FDL-DIRTY",
+            Self::InTransaction => "FDL-IN-TRANSACTION",
+            Self::Encrypted => "FDL-ENCRYPTED",
+            Self::Permission => "FDL-PERMISSION",
+            Self::Store => "FDL-STORE",
+            Self::DuckDb => "FDL-DUCKDB",
+        }
+    }
+}
+
+/// Why a command could not do what it was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error {
+    /// What the user can do about it.
+    pub code: Code,
+    /// What is wrong, without a full stop.
+    pub sentence: String,
+    /// What to run next.
+    pub hint: String,
+}
+
+impl Error {
+    /// An error of these parts.
+    pub fn new(code: Code, sentence: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { code, sentence: sentence.into(), hint: hint.into() }
+    }
+
+    /// An argument that makes no sense.
+    pub fn bad_argument(sentence: impl Into<String>) -> Self {
+        Self::new(Code::BadArgument, sentence, "see docs/sql.md for what the function takes.")
+    }
+
+    /// The same error with a hint that knows more.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = hint.into();
+        self
+    }
+
+    /// The line that DuckDB shows.
+    pub fn message(&self, function: &str) -> String {
+        format!("{function}: {} [{}]. Hint: {}", self.sentence, self.code.as_str(), self.hint)
+    }
+
+    pub(super) fn panicked() -> Self {
+        Self::new(
+            Code::DuckDb,
+            "an internal error stopped the call, and what it published is whole or not there at all",
+            "please report it with the statement; CALL fdl_status shows the working copy.",
+        )
+    }
+
+    pub(super) fn no_threads(error: std::io::Error) -> Self {
+        Self::new(Code::DuckDb, format!("the system gives no threads: {error}"), "close other programs and try again.")
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} [{}]. Hint: {}", self.sentence, self.code.as_str(), self.hint)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<EngineError> for Error {
+    fn from(error: EngineError) -> Self {
+        match error.kind {
+            EngineErrorKind::Locked => Self::new(
+                Code::InTransaction,
+                format!("the working catalog is locked: {}", error.message),
+                "wait for the other transaction to end, then call again.",
+            ),
+            EngineErrorKind::NoSpace => Self::new(
+                Code::Store,
+                format!("no space is left: {}", error.message),
+                "free some space, then call again; nothing was published.",
+            ),
+            EngineErrorKind::Permission => {
+                Self::new(Code::Permission, error.message, "check who may write to the file and its folder.")
+            }
+            EngineErrorKind::Closed => Self::new(
+                Code::DuckDb,
+                error.message,
+                "open the database again, and keep one connection open while you use fdl.",
+            ),
+            EngineErrorKind::Other => Self::new(
+                Code::DuckDb,
+                format!("DuckDB refused: {}", error.message),
+                "the message is DuckDB's; CALL fdl_status('…') shows the working copy.",
+            ),
+        }
+    }
+}
+
+impl From<FormatError> for Error {
+    fn from(error: FormatError) -> Self {
+        let sentence = error.to_string();
+        let (code, hint) = match error {
+            FormatError::BadName { .. } => (
+                Code::BadName,
+                "use a-z, 0-9, '.', '_' and '-', with '/' between parts that begin with a letter or digit.",
+            ),
+            FormatError::BadPath { .. } => {
+                (Code::BadPath, "only files below the repository's data folder can be part of a version.")
+            }
+            FormatError::BadId { .. } | FormatError::BadRevision { .. } => (
+                Code::BadArgument,
+                "give a branch, a tag, a full ref name, a version ID or at least 8 characters of one, each with ~N if wanted.",
+            ),
+            FormatError::BadValue { .. } => (Code::BadArgument, "see docs/format.md for what the value may be."),
+            FormatError::BadRef { .. } | FormatError::BadJson { .. } => {
+                (Code::Corrupt, "restore the file from a copy of the repository.")
+            }
+            FormatError::UnsupportedVersion { .. } => (Code::UnsupportedVersion, "install a newer fdl to read it."),
+        };
+        Self::new(code, sentence, hint)
+    }
+}
+
+impl From<StoreError> for Error {
+    fn from(error: StoreError) -> Self {
+        let sentence = error.to_string();
+        let (code, hint) = match error {
+            StoreError::NotFound { .. } => (Code::NotFound, "check the location."),
+            StoreError::Permission { .. } => (Code::Permission, "check who may read and write there."),
+            StoreError::BadLocation { .. } => (Code::BadArgument, "give the path of a folder, or a URL."),
+            StoreError::BadKey { .. } => (Code::BadPath, "only the layout's own paths can be used."),
+            StoreError::NoSpace { .. } => (Code::Store, "free some space, then call again; nothing was published."),
+            StoreError::Unsupported { .. } => (Code::Store, "use a folder of this machine."),
+            StoreError::Failed { .. } => (Code::Store, "call again; what was done already is not done twice."),
+        };
+        Self::new(code, sentence, hint)
+    }
+}
+
+impl From<LakeError> for Error {
+    fn from(error: LakeError) -> Self {
+        let sentence = error.to_string();
+        let (code, hint) = match error {
+            LakeError::Engine(error) => return error.into(),
+            LakeError::Format(error) => return error.into(),
+            LakeError::Extension { name, .. } => {
+                let hint = format!("run INSTALL {name}; LOAD {name}; with a network, or set extension_directory.");
+                return Self::new(Code::DuckDb, sentence, hint);
+            }
+            LakeError::NoSuchLake { .. } => {
+                (Code::NotFound, "CALL fdl_checkout('<repository>') makes a working catalog.")
+            }
+            LakeError::NotACheckout { .. } => {
+                (Code::BadArgument, "CALL fdl_checkout('<repository>') makes one; only it knows where to push to.")
+            }
+            LakeError::InTransaction { .. } => (
+                Code::InTransaction,
+                "COMMIT or ROLLBACK first; in dbt call it from on-run-end or a hook with transaction: false (after_commit).",
+            ),
+            LakeError::Busy { .. } => (Code::InTransaction, "wait for the other call to end, then call again."),
+            LakeError::Encrypted => (
+                Code::Encrypted,
+                "allow_encrypted := true publishes the keys to everybody who can read the repository.",
+            ),
+            LakeError::OutsideDataDir { .. } => (
+                Code::BadPath,
+                "copy the rows with CREATE TABLE … AS SELECT, so that they are written to the data folder.",
+            ),
+            LakeError::StillInlined { .. } => {
+                (Code::DuckDb, "CALL ducklake_flush_inlined_data('<lake>') shows DuckLake's reason.")
+            }
+            LakeError::Corrupt { .. } => (Code::Corrupt, "check the version out again with force := true."),
+            LakeError::AliasTaken { .. } => {
+                (Code::Exists, "choose another name with alias := '…', or DETACH it first.")
+            }
+            LakeError::ForeignFile { .. } => {
+                (Code::Exists, "choose another place with path := '…'; fdl replaces its own files only.")
+            }
+            LakeError::Dirty { .. } => {
+                (Code::Dirty, "CALL fdl_push('…', message := '…') publishes it; force := true throws it away.")
+            }
+            LakeError::MissingVersion { .. } => (Code::Corrupt, "check the version out again with force := true."),
+            LakeError::Io { source, .. } => match source.kind() {
+                std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
+                    (Code::Permission, "check who may write there.")
+                }
+                std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+                    (Code::Store, "free some space, then call again; nothing was published.")
+                }
+                _ => (Code::Store, "check the path, then call again; nothing was published."),
+            },
+        };
+        Self::new(code, sentence, hint)
+    }
+}

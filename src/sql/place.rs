@@ -1,0 +1,198 @@
+//! What the first argument of a command names: a repository, or an attached lake and its repository.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use super::{Arguments, Code, Context, Error};
+use crate::engine::Connection;
+use crate::format::{Base, Revision, VersionId, layout};
+use crate::lake::{self, Checkout, Database, LakeError};
+use crate::repo::{self, Repository, Resolved};
+use crate::store::{self, Store};
+
+/// A working catalog on this machine.
+#[derive(Debug, Clone)]
+pub(super) struct Lake {
+    /// The alias it was named by, when it was.
+    pub(super) alias: Option<String>,
+    /// Its file.
+    pub(super) file: PathBuf,
+    /// The checkout in force.
+    pub(super) checkout: Checkout,
+}
+
+/// Where a command works.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    /// The store of the repository.
+    pub(super) store: Arc<dyn Store>,
+    /// The working catalog that was named.
+    pub(super) lake: Option<Lake>,
+    /// The version that was named by the alias it is attached under.
+    pub(super) version: Option<VersionId>,
+}
+
+/// What the first argument of a call names. Borrows a connection only for that: a command holds one at a time, so that
+/// commands never wait for each other.
+pub(super) fn of_call(context: &Context, arguments: &Arguments) -> Result<Place, Error> {
+    let connection = context.connection()?;
+    find(context, &connection, arguments.positional()?)
+}
+
+/// Finds what `text` names. An attached alias wins over a folder of the same name.
+pub(super) fn find(context: &Context, connection: &Connection, text: &str) -> Result<Place, Error> {
+    if let Some(database) = lake::find_database(connection, text)? {
+        if let Some(place) = attached(context, connection, &database)? {
+            return Ok(place);
+        }
+        if !expand(text).exists() {
+            return Err(LakeError::NotACheckout { given: text.to_owned() }.into());
+        }
+    }
+    let path = expand(text);
+    if path.is_file() {
+        return of_lake(connection, None, &path);
+    }
+    Ok(Place { store: open_store(text)?, lake: None, version: None })
+}
+
+/// Finds the working catalog that `text` names, by its alias or by the path of its file.
+pub(super) fn find_lake(
+    context: &Context,
+    connection: &Connection,
+    text: &str,
+) -> Result<(Arc<dyn Store>, Lake), Error> {
+    let path = expand(text);
+    if lake::find_database(connection, text)?.is_none() && !path.is_file() {
+        return Err(LakeError::NoSuchLake { given: text.to_owned() }.into());
+    }
+    let place = find(context, connection, text)?;
+    match place.lake {
+        Some(lake) => Ok((place.store, lake)),
+        None => Err(LakeError::NotACheckout { given: text.to_owned() }.into()),
+    }
+}
+
+/// Opens the store of a location.
+pub(super) fn open_store(location: &str) -> Result<Arc<dyn Store>, Error> {
+    if location.contains("://") {
+        return Ok(store::open(location)?);
+    }
+    Ok(store::open(&expand(location).to_string_lossy())?)
+}
+
+/// Reads `~/` as the user's home folder, as DuckDB does.
+pub(super) fn expand(path: &str) -> PathBuf {
+    match (path.strip_prefix("~/"), env::var_os("HOME")) {
+        (Some(rest), Some(home)) => Path::new(&home).join(rest),
+        _ => PathBuf::from(path),
+    }
+}
+
+fn attached(context: &Context, connection: &Connection, database: &Database) -> Result<Option<Place>, Error> {
+    let Some(file) = database.file() else {
+        return Ok(None);
+    };
+    if let Some((location, version)) = published(context, &file) {
+        return Ok(Some(Place { store: store::open(&location)?, lake: None, version: Some(version) }));
+    }
+    of_lake(connection, Some(database.alias.clone()), &file).map(Some)
+}
+
+/// The repository and version of a read-only attached catalog.
+pub(super) fn published(context: &Context, file: &Path) -> Option<(String, VersionId)> {
+    if let Some(known) = context.attached_from(file) {
+        return Some(known);
+    }
+    let folder = file.parent().filter(|_| file.file_name().is_some_and(|name| name == layout::CATALOG))?;
+    let id = VersionId::from_str(folder.file_name()?.to_str()?).ok()?;
+    let versions = folder.parent().filter(|parent| parent.file_name().is_some_and(|name| name == "versions"))?;
+    Some((versions.parent()?.to_str()?.to_owned(), id))
+}
+
+fn of_lake(connection: &Connection, alias: Option<String>, file: &Path) -> Result<Place, Error> {
+    let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());
+    let checkout = read_checkout(connection, &file)?;
+    Ok(Place { store: store::open(&checkout.repository)?, lake: Some(Lake { alias, file, checkout }), version: None })
+}
+
+/// The checkout in force of a working catalog.
+pub(super) fn read_checkout(connection: &Connection, file: &Path) -> Result<Checkout, Error> {
+    lake::load_extensions(connection)?;
+    let mark = lake::latest_snapshot(connection, file)?.and_then(|latest| latest.checkout);
+    Ok(lake::read_checkout(file, mark.as_deref())?)
+}
+
+impl Place {
+    /// What to read when the call names no revision: the attached version, the version checked out, or HEAD.
+    pub(super) fn revision(&self, arguments: &Arguments) -> Result<Revision, Error> {
+        match (arguments.text("ref"), self.version, &self.lake) {
+            (Some(text), ..) => Ok(Revision::from_str(text)?),
+            (None, Some(version), _) => Ok(Revision::of_id(version)),
+            (None, None, Some(Lake { checkout, .. })) => match (checkout.base, &checkout.reference) {
+                (Some(base), _) => Ok(Revision::of_id(base)),
+                (None, Some(reference)) => Ok(Revision::of_ref(reference.clone())),
+                (None, None) => Ok(Revision { base: Base::Head, back: 0 }),
+            },
+            (None, None, None) => Ok(Revision { base: Base::Head, back: 0 }),
+        }
+    }
+
+    /// Opens the repository and finds the version that the call asks for.
+    pub(super) fn open(&self, context: &Context, arguments: &Arguments) -> Result<(Repository, Resolved), Error> {
+        let revision = self.revision(arguments)?;
+        Ok(context.block_on(Repository::open_at(Arc::clone(&self.store), &revision))??)
+    }
+
+    /// Refuses a default that would pass over versions that are committed and not pushed.
+    pub(super) fn require_pushed(&self, arguments: &Arguments, verb: &str) -> Result<(), Error> {
+        match &self.lake {
+            Some(lake) if arguments.text("ref").is_none() && !lake.checkout.local.is_empty() => Err(Error::new(
+                Code::BadArgument,
+                format!(
+                    "the last version of {} is not pushed, so there is nothing published to {verb}",
+                    lake.file.display()
+                ),
+                "CALL fdl_push('<lake>'); first, or say which version with ref := '…'.",
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The alias for a location where the call gives none: its last part, made into an identifier.
+pub(super) fn default_alias(location: &str) -> String {
+    let last = location.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    let mut alias: String = last.chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).collect();
+    if alias.starts_with(|c: char| c.is_ascii_digit()) {
+        alias.insert(0, '_');
+    }
+    if alias.trim_matches('_').is_empty() { "lake".to_owned() } else { alias }
+}
+
+/// The catalog of a version, as a reader names it.
+pub(super) fn catalog_place(repository: &Repository, id: VersionId) -> String {
+    repo::place(repository.store(), &layout::catalog(id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn aliases_are_identifiers() {
+        for (location, alias) in [
+            ("/srv/lake", "lake"),
+            ("/srv/lake/", "lake"),
+            ("s3://bucket/my-data.v2/", "my_data_v2"),
+            ("/srv/2026", "_2026"),
+            ("/srv/データ", "データ"),
+            ("/", "lake"),
+            ("/srv/---", "lake"),
+        ] {
+            assert_eq!(default_alias(location), alias);
+        }
+    }
+}
