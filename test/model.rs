@@ -234,7 +234,7 @@ impl World {
             return;
         };
         let options = LogOptions { max_count: Some(max_count), totals: true, ..LogOptions::default() };
-        let entries: Vec<_> = block_on(log(self.store.as_ref(), version, options).try_collect()).unwrap();
+        let entries: Vec<_> = block_on(log(self.store.clone(), version, options).try_collect()).unwrap();
         let told: Vec<VersionId> = entries.iter().map(|entry| entry.record.id).collect();
         let history = self.model.history(version);
         assert_eq!(told, history[..max_count.min(history.len())]);
@@ -307,7 +307,7 @@ proptest! {
         prop_assert_eq!(refs_json(&store), refs.clone());
         prop_assert_eq!(block_on(refresh_refs_json(store.as_ref(), None)).unwrap(), RefsJsonWrite::Current);
         let last = refs[&RefName::branch("main").unwrap()];
-        let entries: Vec<_> = block_on(log(store.as_ref(), last, LogOptions::default()).try_collect()).unwrap();
+        let entries: Vec<_> = block_on(log(store.clone(), last, LogOptions::default()).try_collect()).unwrap();
         let mut told: Vec<VersionId> = entries.iter().map(|entry| entry.record.id).collect();
         told.sort();
         landed.sort();

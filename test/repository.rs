@@ -218,7 +218,7 @@ fn marked_versions_stop_a_reader_and_stay_in_the_log() {
     assert!(matches!(tagged, Err(RepoError::Expired { .. })));
     let refs = block_on(list_refs(store.as_ref())).unwrap().by_version();
     let options = LogOptions { refs, ..LogOptions::default() };
-    let entries: Vec<_> = block_on(log(store.as_ref(), ids[2], options).try_collect()).unwrap();
+    let entries: Vec<_> = block_on(log(store.clone(), ids[2], options).try_collect()).unwrap();
     let states: Vec<&State> = entries.iter().map(|entry| &entry.state).collect();
     assert!(matches!(states[..], [State::Live, State::Expired(_), State::Withdrawn(_)]));
     assert_eq!((&entries[0].refs[..], &entries[1].refs[..]), (&[main_branch()][..], &[][..]));
@@ -230,6 +230,9 @@ fn where_absent_keys_are_denied_a_catalog_that_can_be_read_means_no_mark() {
     let (store, chain) = with_versions(&bench, 1);
     let limited = without_listing(store.clone());
     assert!(block_on(read_live(&limited, chain[0].id())).is_ok());
+    let history = log(Arc::new(without_listing(store.clone())), chain[0].id(), LogOptions::default());
+    let entries: Vec<_> = block_on(history.try_collect()).unwrap();
+    assert_eq!((entries.len(), entries[0].signed), (1, false));
     block_on(store.delete(&layout::catalog(chain[0].id()))).unwrap();
     assert!(matches!(block_on(read_live(&limited, chain[0].id())), Err(RepoError::Store(_))));
 }
@@ -240,7 +243,7 @@ fn damage_is_found_and_named() {
     let (store, chain) = with_versions(&bench, 3);
     let ids: Vec<VersionId> = chain.iter().map(LocalVersion::id).collect();
     let told = |start| {
-        let entries = log(store.as_ref(), start, LogOptions::default()).collect::<Vec<_>>();
+        let entries = log(store.clone(), start, LogOptions::default()).collect::<Vec<_>>();
         block_on(entries)
     };
     // A circle.

@@ -1,4 +1,4 @@
-//! All refs, and refs.json (format.md section 6).
+//! All refs, and refs.json (docs/format.md section 6).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -122,7 +122,7 @@ pub enum RefsJsonWrite {
     Written,
     /// It was right already.
     Current,
-    /// This caller may not write it: a host that moves refs itself writes it too (format.md section 14).
+    /// This caller may not write it: a host that moves refs itself writes it too (docs/format.md section 14).
     LeftToHost,
 }
 

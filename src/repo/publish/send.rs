@@ -1,4 +1,4 @@
-//! The writes of a push (format.md section 9, steps 1 to 4).
+//! The writes of a push (docs/format.md section 9, steps 1 to 4).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
