@@ -1,4 +1,4 @@
-//! The data folder and the keys of data files (format.md section 1). Nothing that is read or written leaves the folder.
+//! The data folder and the keys of data files (docs/format.md section 1). Nothing that is read or written leaves the folder.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! dataset.json: what a version holds, described (format.md section 4).
+//! dataset.json: what a version holds, described (docs/format.md section 4).
 
 use serde::{Deserialize, Serialize};
 

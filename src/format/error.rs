@@ -3,7 +3,7 @@
 /// Why a text is not what the format asks for. A closed list; texts of others are quoted and cut at 80 characters.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
-    /// Not a name of a branch, a tag or a request (format.md section 1).
+    /// Not a name of a branch, a tag or a request (docs/format.md section 1).
     #[error("{name} is not a ref name: {why}")]
     BadName {
         /// The name, quoted.
@@ -11,7 +11,7 @@ pub enum FormatError {
         /// The rule it breaks.
         why: &'static str,
     },
-    /// A path that is not a data folder, or not a data file below it (format.md section 1).
+    /// A path that is not a data folder, or not a data file below it (docs/format.md section 1).
     #[error("{path} is not a path inside the repository's data: {why}")]
     BadPath {
         /// The path, quoted.
@@ -19,13 +19,13 @@ pub enum FormatError {
         /// The rule it breaks.
         why: &'static str,
     },
-    /// Not a version ID (format.md section 3).
+    /// Not a version ID (docs/format.md section 3).
     #[error("{text} is not a version ID: it must be a lower-case UUID with hyphens")]
     BadId {
         /// The text, quoted.
         text: String,
     },
-    /// Not a revision (format.md section 8).
+    /// Not a revision (docs/format.md section 8).
     #[error("{text} is not a revision: {why}")]
     BadRevision {
         /// The text, quoted.
@@ -33,7 +33,7 @@ pub enum FormatError {
         /// What is wrong with it.
         why: &'static str,
     },
-    /// The content of HEAD or of a ref is not what it must be (format.md section 1).
+    /// The content of HEAD or of a ref is not what it must be (docs/format.md section 1).
     #[error("{file} is damaged: {why}")]
     BadRef {
         /// The key of the file.
@@ -41,7 +41,7 @@ pub enum FormatError {
         /// What is wrong with it.
         why: String,
     },
-    /// A JSON file that cannot be read (format.md sections 2 to 7).
+    /// A JSON file that cannot be read (docs/format.md sections 2 to 7).
     #[error("{file} is damaged: {why}")]
     BadJson {
         /// The key of the file.
@@ -59,7 +59,7 @@ pub enum FormatError {
         /// The rule it breaks.
         why: &'static str,
     },
-    /// A file of a major version of the format that this reader does not know (format.md section 2).
+    /// A file of a major version of the format that this reader does not know (docs/format.md section 2).
     #[error("{file} is written in version {found} of the format; this program reads version 0")]
     UnsupportedVersion {
         /// The key of the file.

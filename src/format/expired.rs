@@ -1,4 +1,4 @@
-//! expired.json: the mark of a version past retention or withdrawn (format.md section 7).
+//! expired.json: the mark of a version past retention or withdrawn (docs/format.md section 7).
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! files.json: the data files of a version's tables (format.md section 5).
+//! files.json: the data files of a version's tables (docs/format.md section 5).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The content of HEAD and of a ref's file (format.md sections 1 and 8).
+//! The content of HEAD and of a ref's file (docs/format.md sections 1 and 8).
 
 use super::error::FormatError;
 use super::layout;

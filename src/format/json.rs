@@ -1,4 +1,4 @@
-//! JSON as the format writes it: two-space indents, keys in a fixed order, `\n` at the end (format.md section 1).
+//! JSON as the format writes it: two-space indents, keys in a fixed order, `\n` at the end (docs/format.md section 1).
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

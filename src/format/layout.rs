@@ -1,4 +1,4 @@
-//! The key of every file of a repository (format.md section 1).
+//! The key of every file of a repository (docs/format.md section 1).
 
 use super::error::FormatError;
 use super::version_id::VersionId;

@@ -1,4 +1,4 @@
-//! The names of refs (format.md section 1).
+//! The names of refs (docs/format.md section 1).
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! version.json: the record of a version (format.md section 3).
+//! version.json: the record of a version (docs/format.md section 3).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -81,7 +81,7 @@ pub enum Author {
 }
 
 impl Author {
-    /// The mail address, which a signature names as the signer (format.md section 15).
+    /// The mail address, which a signature names as the signer (docs/format.md section 15).
     #[must_use]
     pub fn email(&self) -> Option<&str> {
         match self {

@@ -1,4 +1,4 @@
-//! refs.json: every ref and the version it holds (format.md section 6).
+//! refs.json: every ref and the version it holds (docs/format.md section 6).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Revisions: what a user writes to name a version (format.md section 8).
+//! Revisions: what a user writes to name a version (docs/format.md section 8).
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! fdl.json: the settings of a repository (format.md section 2).
+//! fdl.json: the settings of a repository (docs/format.md section 2).
 
 use chrono::NaiveDate;
 use serde::{Deserialize, Serialize};

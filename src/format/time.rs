@@ -1,4 +1,4 @@
-//! Times: RFC 3339 in UTC with milliseconds and `Z` (format.md section 1), and the clock they come from.
+//! Times: RFC 3339 in UTC with milliseconds and `Z` (docs/format.md section 1), and the clock they come from.
 
 use std::fmt;
 use std::str::FromStr;

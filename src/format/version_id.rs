@@ -1,4 +1,4 @@
-//! Version IDs: UUIDv7 (format.md section 3).
+//! Version IDs: UUIDv7 (docs/format.md section 3).
 
 use std::fmt;
 use std::str::FromStr;

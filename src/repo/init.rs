@@ -1,4 +1,4 @@
-//! Starting a repository (format.md section 2).
+//! Starting a repository (docs/format.md section 2).
 
 use uuid::Uuid;
 

@@ -115,7 +115,8 @@ async fn entry(store: &dyn Store, walk: &Walk, options: &LogOptions) -> Result<L
     let signed = async {
         match store.head(&layout::signature(walk.at)).await {
             Ok(_) => Ok(true),
-            Err(StoreError::NotFound { .. }) => Ok(false),
+            // Where listing is not allowed, S3 denies access to keys that are not there.
+            Err(StoreError::NotFound { .. } | StoreError::Permission { .. }) => Ok(false),
             Err(error) => Err(error),
         }
     };

@@ -60,7 +60,7 @@ impl Repository {
         &self.settings
     }
 
-    /// The path or URL of the data folder, with `/` at the end: the data path of a reader (format.md section 10).
+    /// The path or URL of the data folder, with `/` at the end: the data path of a reader (docs/format.md section 10).
     #[must_use]
     pub fn data_path(&self) -> String {
         place(self.store(), self.settings.data_dir.as_str())

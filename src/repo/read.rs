@@ -1,4 +1,4 @@
-//! Reading HEAD, refs and versions (format.md section 10).
+//! Reading HEAD, refs and versions (docs/format.md section 10).
 
 use std::path::Path;
 use std::pin::pin;
@@ -221,7 +221,7 @@ fn main_catalog(record: &Record) -> Catalog {
 }
 
 /// The catalog of the newest DuckLake format that the caller can read; a record that names no format is taken to be
-/// readable (format.md section 10).
+/// readable (docs/format.md section 10).
 #[must_use]
 pub fn best_catalog(record: &Record, can_read: impl Fn(&str) -> bool) -> Option<Catalog> {
     let main = match record.ducklake.as_deref() {
@@ -250,7 +250,7 @@ fn release(format: &str) -> (Vec<u64>, bool) {
 }
 
 /// The data files of a version; nothing when files.json is missing, damaged or not the one of the record. Whoever needs
-/// them then opens the catalog (format.md section 5).
+/// them then opens the catalog (docs/format.md section 5).
 ///
 /// # Errors
 /// Those of the store, and [`RepoError::Format`] for a path that leaves the data folder.

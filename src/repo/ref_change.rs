@@ -1,4 +1,4 @@
-//! Making and deleting refs (format.md section 8).
+//! Making and deleting refs (docs/format.md section 8).
 
 use futures::future::try_join;
 

@@ -1,4 +1,4 @@
-//! All refs, and refs.json (format.md section 6).
+//! All refs, and refs.json (docs/format.md section 6).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -122,7 +122,7 @@ pub enum RefsJsonWrite {
     Written,
     /// It was right already.
     Current,
-    /// This caller may not write it: a host that moves refs itself writes it too (format.md section 14).
+    /// This caller may not write it: a host that moves refs itself writes it too (docs/format.md section 14).
     LeftToHost,
 }
 
@@ -156,8 +156,8 @@ pub async fn refresh_refs_json(store: &dyn Store, touched: Option<&RefName>) -> 
 async fn try_refresh(store: &dyn Store, touched: Option<&RefName>) -> Result<Option<RefsJsonWrite>, RepoError> {
     // The three reads may run together: a ref made after the listing is named by the refs.json that was read, or else
     // its writer replaces refs.json later and the condition below does not hold.
-    let (before, head, keys) =
-        join3(get_optional(store, layout::REFS_JSON), read_head(store), listed(store, layout::REFS)).await;
+    let (keys, before, head) =
+        join3(listed(store, layout::REFS), get_optional(store, layout::REFS_JSON), read_head(store)).await;
     let (before, head) = (before?, head?);
     // A damaged refs.json is replaced.
     let old = before.as_ref().and_then(|object| RefsJson::parse(&object.bytes).ok());

@@ -1,4 +1,4 @@
-//! From what a user writes to a version (format.md section 8).
+//! From what a user writes to a version (docs/format.md section 8).
 
 use std::collections::BTreeSet;
 

@@ -85,7 +85,7 @@ pub enum Seen {
     Unreadable,
 }
 
-/// What the write of a ref came to (format.md section 9).
+/// What the write of a ref came to (docs/format.md section 9).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefOutcome {
     /// The ref holds our version: the answer was lost.

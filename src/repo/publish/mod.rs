@@ -1,4 +1,4 @@
-//! The push (format.md section 9): whatever a file points at is written before it, and the ref last.
+//! The push (docs/format.md section 9): whatever a file points at is written before it, and the ref last.
 
 mod decide;
 mod local;
@@ -50,7 +50,7 @@ pub enum PushOutcome {
     Pushed,
     /// There was nothing to move.
     UpToDate,
-    /// The versions are in the repository; the host moves the branch later (format.md section 14).
+    /// The versions are in the repository; the host moves the branch later (docs/format.md section 14).
     Uploaded,
 }
 

@@ -1,4 +1,4 @@
-//! The writes of a push (format.md section 9, steps 1 to 4).
+//! The writes of a push (docs/format.md section 9, steps 1 to 4).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -118,10 +118,10 @@ async fn upload(
 
 /// Checks again that every new data file is there.
 pub(super) async fn still_there(store: &dyn Store, files: &[StoredFile]) -> Result<(), RepoError> {
-    stream::iter(files.iter().cloned().map(Ok))
-        .try_for_each_concurrent(CONCURRENT, |file| async move {
-            check_size(&file, store.head(&file.key).await.map(|meta| meta.size))
-        })
+    stream::iter(files.iter().cloned())
+        .map(|file| async move { check_size(&file, store.head(&file.key).await.map(|meta| meta.size)) })
+        .buffer_unordered(CONCURRENT)
+        .try_collect()
         .await
 }
 
@@ -159,8 +159,8 @@ pub(super) async fn contents(store: &dyn Store, chain: &[LocalVersion]) -> Resul
         ]
     });
     let parts: Vec<Part<'_>> = catalogs.chain(descriptions).collect();
-    stream::iter(parts.into_iter().map(Ok))
-        .try_for_each_concurrent(CONCURRENT, |part| async move {
+    stream::iter(parts)
+        .map(|part| async move {
             match part {
                 Part::Catalog(_, catalog) if catalog.size <= SMALL => {
                     write_once(store, &catalog.key, catalog.read()?).await
@@ -169,6 +169,8 @@ pub(super) async fn contents(store: &dyn Store, chain: &[LocalVersion]) -> Resul
                 Part::Small(key, bytes) => write_once(store, &key, bytes).await,
             }
         })
+        .buffer_unordered(CONCURRENT)
+        .try_collect()
         .await
 }
 
