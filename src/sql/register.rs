@@ -35,6 +35,7 @@ pub(super) fn register_all(connection: &Connection, context: &Context) -> duckdb
 struct Slot<const N: usize>;
 
 impl<const N: usize> Slot<N> {
+    #[expect(clippy::indexing_slicing, reason = "checked when compiled: `register_all` names the slots there are")]
     const COMMAND: &'static Command = COMMANDS[N];
 }
 

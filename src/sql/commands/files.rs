@@ -1,9 +1,8 @@
 //! `fdl_files(where)`: the data files of a version.
 
 use super::{column, text};
-use crate::format::{Files, layout};
-use crate::repo;
-use crate::sql::contents::{Contents, read};
+use crate::format::Files;
+use crate::sql::contents::read;
 use crate::sql::place::of_call;
 use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Value};
 
@@ -25,19 +24,7 @@ pub(super) const COMMAND: Command = Command {
 
 fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     let place = of_call(context, arguments)?;
-    let files: Files = read(
-        context,
-        &place,
-        arguments,
-        &Contents {
-            file: layout::FILES_JSON,
-            parse: Files::parse,
-            stored: |context, repository, record| {
-                context.block_on(repo::read_files(repository.store(), &repository.settings().data_dir, record))
-            },
-            described: |description| description.files,
-        },
-    )?;
+    let files: Files = read(context, &place, arguments)?;
     let mut rows = Vec::new();
     for table in &files.tables {
         for file in &table.files {

@@ -2,8 +2,7 @@
 
 use super::{column, text};
 use crate::format::{Dataset, TableKind};
-use crate::repo;
-use crate::sql::contents::{Contents, read};
+use crate::sql::contents::read;
 use crate::sql::place::of_call;
 use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Value};
 
@@ -25,17 +24,7 @@ pub(super) const COMMAND: Command = Command {
 
 fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     let place = of_call(context, arguments)?;
-    let dataset: Dataset = read(
-        context,
-        &place,
-        arguments,
-        &Contents {
-            file: crate::format::layout::DATASET_JSON,
-            parse: |bytes, _| Dataset::parse(bytes),
-            stored: |context, repository, record| context.block_on(repo::read_dataset(repository.store(), record)),
-            described: |description| description.dataset,
-        },
-    )?;
+    let dataset: Dataset = read(context, &place, arguments)?;
     let mut rows = Vec::new();
     for schema in &dataset.schemas {
         for table in &schema.tables {
