@@ -9,7 +9,7 @@ use super::definition::{Contents, read_contents};
 use super::describe::{Description, describe};
 use super::freeze::{FreezeOptions, freeze};
 use super::restore::restore;
-use super::working::{flush_inlined, require_no_transaction};
+use super::working::{flush_inlined, forget_scheduled_deletions, require_no_transaction};
 use super::working_copy::{Checkout, WorkingCopy};
 use crate::engine::Connection;
 use crate::format::{Author, FDL_VERSION, Record, Sha256, Timestamp, VersionId, layout};
@@ -74,6 +74,7 @@ pub fn commit(
         allow_encrypted: request.allow_encrypted,
     };
     let parent = checkout.tip();
+    forget_scheduled_deletions(connection, copy.file())?;
     let parent_catalog = parent.map(|id| copy.version(id).join(layout::CATALOG));
     let mut frozen = Frozen::make(connection, copy, &catalog, &options)?;
     let (comparison, warning) =
@@ -107,9 +108,17 @@ pub fn commit(
         checkout.local.push(request.id);
         commit.version = Some(request.id);
         commit.committed = true;
+    } else if let Some(tip) = parent {
+        commit.parent = read_record(&copy.version(tip), tip)?.parent();
     }
     copy.save(checkout)?;
     Ok(commit)
+}
+
+fn read_record(folder: &Path, id: VersionId) -> Result<Record, LakeError> {
+    let path = folder.join(layout::VERSION_JSON);
+    let bytes = fs::read(&path).map_err(|source| LakeError::io("read", &path, source))?;
+    Ok(Record::parse(id, &bytes)?)
 }
 
 /// A frozen catalog and what it holds.

@@ -37,8 +37,9 @@ pub(super) fn make_relative(connection: &Connection, database: &str, prefixes: &
         let absolute = format!(
             "SELECT f.{id} AS id, f.table_id, f.path, s.schema_name, t.table_name, {key} AS key, {TABLE_FOLDER} AS folder \
              FROM {database}.main.{files} f \
-             LEFT JOIN {database}.main.ducklake_table t ON t.table_id = f.table_id AND t.end_snapshot IS NULL \
-             LEFT JOIN {database}.main.ducklake_schema s ON s.schema_id = t.schema_id AND s.end_snapshot IS NULL \
+             LEFT JOIN (SELECT DISTINCT ON (table_id) * FROM {database}.main.ducklake_table \
+             ORDER BY table_id, begin_snapshot DESC) t ON t.table_id = f.table_id \
+             LEFT JOIN {database}.main.ducklake_schema s ON s.schema_id = t.schema_id \
              WHERE NOT f.path_is_relative"
         );
         let outside = connection.query(&format!(
