@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::LakeError;
-use super::compare::{Change, Comparison, Side, compare};
+use super::compare::{Change, Comparison, RowSource, Side, compare};
 use super::definition::{Contents, read_contents};
 use super::describe::{Description, describe};
 use super::freeze::{FreezeOptions, freeze};
@@ -77,8 +77,8 @@ pub fn commit(
     forget_scheduled_deletions(connection, copy.file())?;
     let parent_catalog = parent.map(|id| copy.version(id).join(layout::CATALOG));
     let mut frozen = Frozen::make(connection, copy, &catalog, &options)?;
-    let (comparison, warning) =
-        compare_with_parent(connection, parent_catalog.as_deref(), &catalog, &frozen.contents, &checkout.data_path);
+    let new = Side { contents: &frozen.contents, rows: RowSource::Working(copy.file(), frozen.snapshot) };
+    let (comparison, warning) = compare_with_parent(connection, parent_catalog.as_deref(), new, &checkout.data_path);
     let rewritten: Vec<_> = comparison.tables_that(|change| change == Change::Rewritten).collect();
     if let (Some(parent_catalog), false) = (&parent_catalog, rewritten.is_empty()) {
         restore(connection, copy.file(), parent_catalog, &checkout.data_path, frozen.snapshot, &rewritten)?;
@@ -143,14 +143,14 @@ impl Frozen {
 fn compare_with_parent(
     connection: &Connection,
     parent: Option<&Path>,
-    catalog: &Path,
-    contents: &Contents,
+    new: Side<'_>,
     data_path: &str,
 ) -> (Comparison, Option<String>) {
     let compared = || {
         let before = parent.map(|catalog| read_contents(connection, catalog)).transpose()?;
-        let old = parent.zip(before.as_ref()).map(|(catalog, contents)| Side { catalog, contents });
-        compare(connection, old, Side { catalog, contents }, data_path, true)
+        let old = parent.zip(before.as_ref());
+        let old = old.map(|(catalog, contents)| Side { contents, rows: RowSource::Frozen(catalog, data_path) });
+        compare(connection, old, new, true)
     };
     match compared() {
         Ok(comparison) => (comparison, None),

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::LakeError;
-use super::compare::{Side, compare};
+use super::compare::{RowSource, Side, compare};
 use super::definition::read_contents;
 use super::freeze::{FreezeOptions, freeze};
 use super::working::latest_snapshot;
@@ -41,12 +41,15 @@ pub fn uncommitted(
     let catalog = folder.path().join(layout::CATALOG);
     let options =
         FreezeOptions { data_path: &checkout.data_path, data_prefixes, keep_snapshots: false, allow_encrypted: true };
-    freeze(connection, working, &catalog, &options)?;
+    let snapshot = freeze(connection, working, &catalog, &options)?;
     let contents = read_contents(connection, &catalog)?;
     let tip = tip.map(|folder| folder.join(layout::CATALOG));
     let before = tip.as_deref().map(|catalog| read_contents(connection, catalog)).transpose()?;
-    let old = tip.as_deref().zip(before.as_ref()).map(|(catalog, contents)| Side { catalog, contents });
-    let new = Side { catalog: &catalog, contents: &contents };
-    let comparison = compare(connection, old, new, &checkout.data_path, read_rows)?;
+    let old = tip
+        .as_deref()
+        .zip(before.as_ref())
+        .map(|(catalog, contents)| Side { contents, rows: RowSource::Frozen(catalog, &checkout.data_path) });
+    let new = Side { contents: &contents, rows: RowSource::Working(working, snapshot) };
+    let comparison = compare(connection, old, new, read_rows)?;
     Ok(Uncommitted { changed: !comparison.is_same(), tables: comparison.changed() as u64 })
 }
