@@ -1,6 +1,8 @@
 //! One connection, its statements, and what must be undone at their end.
 #![expect(unsafe_code, reason = "the C API of DuckDB")]
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,6 +17,8 @@ use super::{EngineError, literal};
 #[derive(Debug)]
 pub struct Connection {
     raw: ffi::duckdb_connection,
+    /// Databases of ours that are attached. Shared by all connections to the database, but only this one knows them.
+    attached: RefCell<BTreeSet<String>>,
 }
 
 // SAFETY: DuckDB lets a connection be used from any thread, one at a time; `Connection` is not `Sync`.
@@ -32,7 +36,7 @@ impl Connection {
         if state != ffi::DuckDBSuccess || raw.is_null() {
             return Err(EngineError::unexpected("no connection to the database"));
         }
-        Ok(Self { raw })
+        Ok(Self { raw, attached: RefCell::default() })
     }
 
     /// Runs one or more statements and returns the rows of the last.
@@ -88,7 +92,29 @@ impl Connection {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let name = format!("__fdl_{}", NEXT.fetch_add(1, Ordering::Relaxed));
         self.execute(&format!("ATTACH {} AS {} ({options})", literal(target), identifier(&name)))?;
+        self.attached.borrow_mut().insert(name.clone());
         Ok(Attached { connection: self, name })
+    }
+
+    fn detach(&self, name: &str) -> Result<(), EngineError> {
+        self.execute(&format!("DETACH DATABASE IF EXISTS {}", identifier(name)))?;
+        self.attached.borrow_mut().remove(name);
+        Ok(())
+    }
+
+    /// Makes the connection as it was before a command: no transaction, and none of our databases attached. After a
+    /// command that ended well there is nothing to do.
+    pub(super) fn reset(&self) {
+        let left: Vec<String> = self.attached.borrow().iter().cloned().collect();
+        if left.is_empty() {
+            return;
+        }
+        // Refused when no transaction is open, which is as good.
+        let _ = self.execute("ROLLBACK");
+        for name in left {
+            // What cannot be detached is tried again after the next command; its name is never used again.
+            let _ = self.detach(&name);
+        }
     }
 }
 
@@ -145,18 +171,17 @@ impl Attached<'_> {
     /// # Errors
     /// DuckDB's message.
     pub fn detach(self) -> Result<(), EngineError> {
-        let connection = self.connection;
-        let statement = format!("DETACH {}", identifier(&self.name));
-        std::mem::forget(self);
-        connection.execute(&statement)
+        self.connection.detach(&self.name)
     }
 }
 
 impl Drop for Attached<'_> {
     fn drop(&mut self) {
-        // On the way out of a failure the first error is the one to show. A transaction that is still open on the
-        // database keeps it attached, so it must be dropped before; names are never used twice.
-        let _ = self.connection.execute(&format!("DETACH DATABASE IF EXISTS {}", identifier(&self.name)));
+        // On the way out of a failure the first error is the one to show; what a transaction still holds here is
+        // detached when the command has ended.
+        if self.connection.attached.borrow().contains(&self.name) {
+            let _ = self.connection.detach(&self.name);
+        }
     }
 }
 

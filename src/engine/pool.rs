@@ -152,6 +152,9 @@ impl Deref for Lease<'_> {
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
         let connection = self.connection.take();
+        if let Some(connection) = &connection {
+            connection.reset();
+        }
         let mut state = self.shared.lock();
         if !state.closed {
             state.idle.extend(connection);

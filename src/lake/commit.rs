@@ -4,19 +4,19 @@ use std::fs;
 use std::path::Path;
 
 use super::LakeError;
-use super::compare::{Change, Comparison, Side, compare};
+use super::compare::{Change, Comparison, RowSource, Side, compare};
 use super::definition::{Contents, read_contents};
 use super::describe::{Description, describe};
 use super::freeze::{FreezeOptions, freeze};
 use super::restore::restore;
-use super::working::{flush_inlined, require_no_transaction};
+use super::working::{flush_inlined, forget_scheduled_deletions, require_no_transaction};
 use super::working_copy::{Checkout, WorkingCopy};
 use crate::engine::Connection;
 use crate::format::{Author, FDL_VERSION, Record, Sha256, Timestamp, VersionId, layout};
 
 /// What a commit is asked for.
 #[derive(Debug)]
-pub struct CommitRequest<'a> {
+pub struct CommitRequest {
     /// The ID of the version, should there be one.
     pub id: VersionId,
     /// Who makes it.
@@ -31,8 +31,6 @@ pub struct CommitRequest<'a> {
     pub keep_snapshots: bool,
     /// Commits an encrypted catalog.
     pub allow_encrypted: bool,
-    /// Every way in which the working catalog may write the data folder in an absolute path; each ends in `/`.
-    pub data_prefixes: &'a [String],
 }
 
 /// What a commit came to.
@@ -61,28 +59,25 @@ pub fn commit(
     connection: &Connection,
     copy: &WorkingCopy,
     checkout: &mut Checkout,
-    request: CommitRequest<'_>,
+    request: CommitRequest,
 ) -> Result<Commit, LakeError> {
     require_no_transaction(connection, copy.file())?;
     flush_inlined(connection, copy.file(), &checkout.data_path)?;
     let scratch = copy.scratch()?;
     let catalog = scratch.join(layout::CATALOG);
-    let options = FreezeOptions {
-        data_path: &checkout.data_path.clone(),
-        data_prefixes: request.data_prefixes,
-        keep_snapshots: request.keep_snapshots,
-        allow_encrypted: request.allow_encrypted,
-    };
+    let options = FreezeOptions { keep_snapshots: request.keep_snapshots, allow_encrypted: request.allow_encrypted };
     let parent = checkout.tip();
+    forget_scheduled_deletions(connection, copy.file())?;
     let parent_catalog = parent.map(|id| copy.version(id).join(layout::CATALOG));
-    let mut frozen = Frozen::make(connection, copy, &catalog, &options)?;
+    let mut frozen = Frozen::make(connection, copy, checkout, &catalog, options)?;
+    let new = Side { contents: &frozen.contents, rows: RowSource::Working(copy.file(), frozen.snapshot) };
     let (comparison, warning) =
-        compare_with_parent(connection, parent_catalog.as_deref(), &catalog, &frozen.contents, &checkout.data_path);
+        compare_with_parent(connection, parent_catalog.as_deref(), new, checkout.published_data_path());
     let rewritten: Vec<_> = comparison.tables_that(|change| change == Change::Rewritten).collect();
     if let (Some(parent_catalog), false) = (&parent_catalog, rewritten.is_empty()) {
-        restore(connection, copy.file(), parent_catalog, &checkout.data_path, frozen.snapshot, &rewritten)?;
+        restore(connection, copy.file(), parent_catalog, checkout, frozen.snapshot, &rewritten)?;
         fs::remove_file(&catalog).map_err(|source| LakeError::io("remove", &catalog, source))?;
-        frozen = Frozen::make(connection, copy, &catalog, &options)?;
+        frozen = Frozen::make(connection, copy, checkout, &catalog, options)?;
     }
     let description = describe(connection, &catalog, &frozen.contents, &checkout.data_dir)?;
     let mut commit = Commit {
@@ -107,9 +102,17 @@ pub fn commit(
         checkout.local.push(request.id);
         commit.version = Some(request.id);
         commit.committed = true;
+    } else if let Some(tip) = parent {
+        commit.parent = read_record(&copy.version(tip), tip)?.parent();
     }
     copy.save(checkout)?;
     Ok(commit)
+}
+
+fn read_record(folder: &Path, id: VersionId) -> Result<Record, LakeError> {
+    let path = folder.join(layout::VERSION_JSON);
+    let bytes = fs::read(&path).map_err(|source| LakeError::io("read", &path, source))?;
+    Ok(Record::parse(id, &bytes)?)
 }
 
 /// A frozen catalog and what it holds.
@@ -122,10 +125,11 @@ impl Frozen {
     fn make(
         connection: &Connection,
         copy: &WorkingCopy,
+        checkout: &Checkout,
         catalog: &Path,
-        options: &FreezeOptions<'_>,
+        options: FreezeOptions,
     ) -> Result<Self, LakeError> {
-        let snapshot = freeze(connection, copy.file(), catalog, options)?;
+        let snapshot = freeze(connection, copy.file(), checkout, catalog, options)?;
         Ok(Self { snapshot, contents: read_contents(connection, catalog)? })
     }
 }
@@ -134,14 +138,14 @@ impl Frozen {
 fn compare_with_parent(
     connection: &Connection,
     parent: Option<&Path>,
-    catalog: &Path,
-    contents: &Contents,
+    new: Side<'_>,
     data_path: &str,
 ) -> (Comparison, Option<String>) {
     let compared = || {
         let before = parent.map(|catalog| read_contents(connection, catalog)).transpose()?;
-        let old = parent.zip(before.as_ref()).map(|(catalog, contents)| Side { catalog, contents });
-        compare(connection, old, Side { catalog, contents }, data_path, true)
+        let old = parent.zip(before.as_ref());
+        let old = old.map(|(catalog, contents)| Side { contents, rows: RowSource::Frozen(catalog, data_path) });
+        compare(connection, old, new, true)
     };
     match compared() {
         Ok(comparison) => (comparison, None),
@@ -153,7 +157,7 @@ fn write_version(
     folder: &Path,
     contents: &Contents,
     description: &Description,
-    request: &CommitRequest<'_>,
+    request: &CommitRequest,
     parent: Option<VersionId>,
 ) -> Result<(), LakeError> {
     let write = |name: &str, bytes: &[u8]| {

@@ -1,11 +1,11 @@
-//! Comparing two frozen catalogs, table by table. Tables whose file lists are equal are never read.
+//! Comparing two catalogs, table by table. Tables whose file lists are equal are never read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::definition::{Contents, DataFile, Table};
 use super::{LakeError, rows};
-use crate::engine::{Connection, identifier, literal};
+use crate::engine::{Attached, Connection, identifier, literal};
 
 /// What became of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,14 +66,37 @@ impl Comparison {
 /// One side of a comparison.
 #[derive(Debug, Clone, Copy)]
 pub struct Side<'a> {
-    /// The frozen catalog.
-    pub catalog: &'a Path,
-    /// What [`super::read_contents`] found in it.
+    /// What [`super::definition::read_contents`] found.
     pub contents: &'a Contents,
+    /// Where its rows are read, should they have to be.
+    pub rows: RowSource<'a>,
 }
 
-/// Compares two frozen catalogs whose data files lie under `data_path`. Rows are read only where `read_rows` says so and
-/// the file lists differ; without it such a table counts as [`Change::Rows`].
+/// A catalog through which the rows of tables are read.
+#[derive(Debug, Clone, Copy)]
+pub enum RowSource<'a> {
+    /// A frozen catalog and the data folder as a reader names it.
+    Frozen(&'a Path, &'a str),
+    /// A working catalog at one of its snapshots: its new files may not be in the repository yet.
+    Working(&'a Path, i64),
+}
+
+impl RowSource<'_> {
+    fn attach<'c>(&self, connection: &'c Connection) -> Result<Attached<'c>, LakeError> {
+        let (catalog, options) = match self {
+            Self::Frozen(catalog, data_path) => {
+                (catalog, format!("READ_ONLY, DATA_PATH {}, OVERRIDE_DATA_PATH true", literal(data_path)))
+            }
+            Self::Working(catalog, snapshot) => {
+                (catalog, format!("READ_ONLY, META_TYPE 'sqlite', BUSY_TIMEOUT 5000, SNAPSHOT_VERSION {snapshot}"))
+            }
+        };
+        Ok(connection.attach(&format!("ducklake:{}", catalog.to_string_lossy()), &options)?)
+    }
+}
+
+/// Compares two catalogs. Rows are read only where `read_rows` says so and the file lists differ; without it such a table
+/// counts as [`Change::Rows`].
 ///
 /// # Errors
 /// DuckDB's. A table whose rows cannot be compared is no error but a warning.
@@ -81,7 +104,6 @@ pub fn compare(
     connection: &Connection,
     old: Option<Side<'_>>,
     new: Side<'_>,
-    data_path: &str,
     read_rows: bool,
 ) -> Result<Comparison, LakeError> {
     let nothing = Contents::default();
@@ -107,7 +129,7 @@ pub fn compare(
     }
     comparison.tables.sort_by(|a, b| (&a.schema, &a.table).cmp(&(&b.schema, &b.table)));
     if let (Some(old), false) = (old, doubtful.is_empty()) {
-        comparison.read_doubtful(connection, old.catalog, new.catalog, data_path, &doubtful)?;
+        comparison.read_doubtful(connection, old.rows, new.rows, &doubtful)?;
     }
     Ok(comparison)
 }
@@ -122,18 +144,11 @@ impl Comparison {
     fn read_doubtful(
         &mut self,
         connection: &Connection,
-        old: &Path,
-        new: &Path,
-        data_path: &str,
+        old: RowSource<'_>,
+        new: RowSource<'_>,
         doubtful: &[(Name<'_>, &Table)],
     ) -> Result<(), LakeError> {
-        let attach = |catalog: &Path| {
-            connection.attach(
-                &format!("ducklake:{}", catalog.to_string_lossy()),
-                &format!("READ_ONLY, DATA_PATH {}, OVERRIDE_DATA_PATH true", literal(data_path)),
-            )
-        };
-        let (old, new) = (attach(old)?, attach(new)?);
+        let (old, new) = (old.attach(connection)?, new.attach(connection)?);
         for ((schema, name), table) in doubtful {
             let qualified =
                 |database: &str| format!("{}.{}.{}", identifier(database), identifier(schema), identifier(name));

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::LakeError;
+use super::{LakeError, paths};
 use crate::engine::{Connection, identifier, literal};
 
 /// The columns of each metadata table in an attached database, in their order.
@@ -36,18 +36,32 @@ pub(super) enum Which {
     Current,
 }
 
-/// Fills the metadata tables of `target` from those of `source`. Columns that only one of them has are left out.
-pub(super) fn copy(connection: &Connection, source: &str, target: &str, which: Which) -> Result<(), LakeError> {
+/// Fills the metadata tables of `target` from those of `source`. Columns that only one of them has are left out. Data
+/// files get absolute paths when `published_at` says at which URL their folder is.
+pub(super) fn copy(
+    connection: &Connection,
+    source: &str,
+    target: &str,
+    which: Which,
+    published_at: Option<&str>,
+) -> Result<(), LakeError> {
     let from = tables(connection, source)?;
     for (table, columns) in tables(connection, target)? {
         let Some(known) = from.get(&table) else { continue };
         let columns: Vec<&String> = columns.iter().filter(|column| known.contains(column)).collect();
         let Some(filter) = filter(&table, known, source, which) else { continue };
         let list = columns.iter().map(|column| identifier(column)).collect::<Vec<_>>().join(", ");
-        let (source, target, table) = (identifier(source), identifier(target), identifier(&table));
-        connection.execute(&format!(
-            "INSERT INTO {target}.main.{table} ({list}) SELECT {list} FROM {source}.main.{table} WHERE {filter}"
-        ))?;
+        let (source, target) = (identifier(source), identifier(target));
+        let names_files = matches!(table.as_str(), "ducklake_data_file" | "ducklake_delete_file");
+        let values = match published_at.filter(|_| names_files) {
+            Some(url) => format!(
+                "* REPLACE ({} AS path, false AS path_is_relative) FROM (SELECT {list} FROM {source}.main.{table} \
+                 WHERE {filter}) r",
+                paths::published(&source, url)
+            ),
+            None => format!("{list} FROM {source}.main.{table} WHERE {filter}"),
+        };
+        connection.execute(&format!("INSERT INTO {target}.main.{table} ({list}) SELECT {values}"))?;
     }
     Ok(())
 }

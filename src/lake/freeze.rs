@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::copy::{self, Which};
+use super::working_copy::Checkout;
 use super::{LakeError, paths};
 use crate::engine::{Connection, identifier, literal};
 
@@ -11,12 +12,8 @@ use crate::engine::{Connection, identifier, literal};
 const LARGE_CATALOG: u64 = 200_000;
 
 /// How a catalog is frozen.
-#[derive(Debug, Clone)]
-pub struct FreezeOptions<'a> {
-    /// The data folder as the frozen catalog names it: the repository's location and data_dir, ending in `/`.
-    pub data_path: &'a str,
-    /// Every way in which the working catalog may write the data folder in an absolute path; each ends in `/`.
-    pub data_prefixes: &'a [String],
+#[derive(Debug, Clone, Copy, Default)]
+pub struct FreezeOptions {
     /// Keeps DuckLake's own snapshots.
     pub keep_snapshots: bool,
     /// Freezes a catalog that holds encryption keys in clear.
@@ -31,8 +28,9 @@ pub struct FreezeOptions<'a> {
 pub fn freeze(
     connection: &Connection,
     working: &Path,
+    checkout: &Checkout,
     frozen: &Path,
-    options: &FreezeOptions<'_>,
+    options: FreezeOptions,
 ) -> Result<i64, LakeError> {
     let statements = table_definitions(connection, frozen)?;
     let source = connection.attach(&working.to_string_lossy(), "TYPE sqlite, READ_ONLY, BUSY_TIMEOUT 5000")?;
@@ -56,9 +54,9 @@ pub fn freeze(
         connection.execute(&statement.replacen("CREATE TABLE ", &format!("CREATE TABLE {to}.main."), 1))?;
     }
     let which = if options.keep_snapshots { Which::All } else { Which::Current };
-    copy::copy(connection, source.name(), target.name(), which)?;
-    forget_the_working_copy(connection, &to, options.data_path)?;
-    paths::make_relative(connection, target.name(), options.data_prefixes)?;
+    copy::copy(connection, source.name(), target.name(), which, None)?;
+    forget_the_working_copy(connection, &to, checkout.published_data_path())?;
+    paths::make_relative(connection, target.name(), checkout)?;
     transaction.commit()?;
     connection.execute(&format!("CHECKPOINT {to}"))?;
     target.detach()?;

@@ -4,10 +4,36 @@
 //! the data path. A file that was registered rather than written has an absolute path.
 
 use super::LakeError;
+use super::working_copy::Checkout;
 use crate::engine::{Connection, identifier, literal};
 
 /// SQL for the folder of the table `t` in the schema `s`, relative to the data path; NULL when one of them is absolute.
 pub(super) const TABLE_FOLDER: &str = "CASE WHEN s.path_is_relative AND t.path_is_relative THEN s.path || t.path END";
+
+/// A way in which a working catalog may write the data folder in an absolute path.
+struct Prefix {
+    /// How the path begins.
+    text: String,
+    /// Whether what follows is part of a URL, with percent escapes.
+    is_url: bool,
+}
+
+fn prefixes(checkout: &Checkout) -> Vec<Prefix> {
+    let (folder, file_url) = (checkout.data_path.clone(), format!("file://{}", checkout.data_path));
+    let local = [folder, file_url].map(|text| Prefix { text, is_url: false });
+    let published = checkout.published_at.clone().map(|text| Prefix { text, is_url: true });
+    local.into_iter().chain(published).collect()
+}
+
+/// SQL for the URL of the file `r` of the frozen catalog `database` (quoted) in a data folder that is at `url`.
+pub(super) fn published(database: &str, url: &str) -> String {
+    format!(
+        "{} || replace(url_encode((SELECT max({TABLE_FOLDER}) FROM {database}.main.ducklake_table t \
+         JOIN {database}.main.ducklake_schema s ON s.schema_id = t.schema_id WHERE t.table_id = r.table_id) || r.path), \
+         '%2F', '/')",
+        literal(url)
+    )
+}
 
 /// The two tables that name files, with the key of each.
 const FILE_TABLES: [(&str, &str); 2] =
@@ -17,18 +43,16 @@ const FILE_TABLES: [(&str, &str); 2] =
 ///
 /// A file that lies in the data folder but not in its table's folder cannot be written relative to that folder. The
 /// folders of its schema's tables are then written out in the tables, and its own table gets the data folder itself.
-pub(super) fn make_relative(connection: &Connection, database: &str, prefixes: &[String]) -> Result<(), LakeError> {
-    let database = identifier(database);
-    relative_table_folders(connection, &database, prefixes)?;
+pub(super) fn make_relative(connection: &Connection, database: &str, checkout: &Checkout) -> Result<(), LakeError> {
+    let (database, prefixes) = (identifier(database), prefixes(checkout));
+    relative_table_folders(connection, &database, &prefixes)?;
     // The path behind the prefix, for files with an absolute path in the data folder.
     let cases: String = prefixes
         .iter()
-        .map(|prefix| {
-            format!(
-                "WHEN starts_with(f.path, {}) THEN substr(f.path, {}) ",
-                literal(prefix),
-                prefix.chars().count() + 1
-            )
+        .map(|Prefix { text, is_url }| {
+            let rest = format!("substr(f.path, {})", text.chars().count() + 1);
+            let rest = if *is_url { format!("url_decode({rest})") } else { rest };
+            format!("WHEN starts_with(f.path, {}) THEN {rest} ", literal(text))
         })
         .collect();
     let key = format!("CASE {cases}END");
@@ -37,8 +61,9 @@ pub(super) fn make_relative(connection: &Connection, database: &str, prefixes: &
         let absolute = format!(
             "SELECT f.{id} AS id, f.table_id, f.path, s.schema_name, t.table_name, {key} AS key, {TABLE_FOLDER} AS folder \
              FROM {database}.main.{files} f \
-             LEFT JOIN {database}.main.ducklake_table t ON t.table_id = f.table_id AND t.end_snapshot IS NULL \
-             LEFT JOIN {database}.main.ducklake_schema s ON s.schema_id = t.schema_id AND s.end_snapshot IS NULL \
+             LEFT JOIN (SELECT DISTINCT ON (table_id) * FROM {database}.main.ducklake_table \
+             ORDER BY table_id, begin_snapshot DESC) t ON t.table_id = f.table_id \
+             LEFT JOIN {database}.main.ducklake_schema s ON s.schema_id = t.schema_id \
              WHERE NOT f.path_is_relative"
         );
         let outside = connection.query(&format!(
@@ -67,15 +92,15 @@ pub(super) fn make_relative(connection: &Connection, database: &str, prefixes: &
 }
 
 /// Schema and table folders that are written as absolute paths in the data folder.
-fn relative_table_folders(connection: &Connection, database: &str, prefixes: &[String]) -> Result<(), LakeError> {
-    for prefix in prefixes {
+fn relative_table_folders(connection: &Connection, database: &str, prefixes: &[Prefix]) -> Result<(), LakeError> {
+    for Prefix { text, .. } in prefixes {
         for folders in ["ducklake_schema", "ducklake_table"] {
             // A table below its schema's folder is relative to that, and is so again when the schema was relative.
             connection.execute(&format!(
                 "UPDATE {database}.main.{folders} SET path = substr(path, {}), path_is_relative = NULL \
                  WHERE NOT path_is_relative AND starts_with(path, {})",
-                prefix.chars().count() + 1,
-                literal(prefix)
+                text.chars().count() + 1,
+                literal(text)
             ))?;
         }
     }

@@ -7,9 +7,10 @@
 
 use std::path::Path;
 
-use super::LakeError;
 use super::compare::TableChange;
 use super::copy::{self, Tables};
+use super::working_copy::Checkout;
+use super::{LakeError, paths};
 use crate::engine::{Connection, Row, identifier, literal};
 
 /// Tables whose rows belong to a table's number and are valid from one snapshot to another.
@@ -45,14 +46,14 @@ pub fn restore(
     connection: &Connection,
     working: &Path,
     parent: &Path,
-    data_path: &str,
+    checkout: &Checkout,
     snapshot: i64,
     tables: &[&TableChange],
 ) -> Result<(), LakeError> {
     let target = connection.attach(&working.to_string_lossy(), "TYPE sqlite, BUSY_TIMEOUT 5000")?;
     let source = connection.attach(&parent.to_string_lossy(), "TYPE duckdb, READ_ONLY")?;
     let transaction = connection.begin()?;
-    let restore = Restore::prepare(connection, target.name(), source.name(), data_path)?;
+    let restore = Restore::prepare(connection, target.name(), source.name(), checkout)?;
     if restore.last_snapshot != snapshot {
         return Err(LakeError::InTransaction { path: working.to_owned() });
     }
@@ -70,7 +71,7 @@ struct Restore<'a> {
     from: String,
     to_tables: Tables,
     from_tables: Tables,
-    data_path: &'a str,
+    checkout: &'a Checkout,
     last_snapshot: i64,
     schema_version: i64,
     next_catalog_id: i64,
@@ -85,7 +86,7 @@ struct Pair {
 }
 
 impl<'a> Restore<'a> {
-    fn prepare(connection: &'a Connection, to: &str, from: &str, data_path: &'a str) -> Result<Self, LakeError> {
+    fn prepare(connection: &'a Connection, to: &str, from: &str, checkout: &'a Checkout) -> Result<Self, LakeError> {
         let (to_tables, from_tables) = (copy::tables(connection, to)?, copy::tables(connection, from)?);
         let (to, from) = (identifier(to), identifier(from));
         let last = connection.row(&format!(
@@ -98,7 +99,7 @@ impl<'a> Restore<'a> {
             from,
             to_tables,
             from_tables,
-            data_path,
+            checkout,
             last_snapshot: last.integer(0)?,
             schema_version: last.integer(1)? + 1,
             next_catalog_id: last.integer(2)?,
@@ -261,6 +262,9 @@ impl<'a> Restore<'a> {
             return Ok(());
         };
         let columns: Vec<&str> = to.iter().filter(|column| from.contains(column)).map(String::as_str).collect();
+        let names_files = matches!(table, "ducklake_data_file" | "ducklake_delete_file");
+        let by_url = self.checkout.published_at.as_deref().filter(|_| names_files);
+        let by_url = by_url.map(|url| paths::published(&self.from, url));
         let values: Vec<String> = columns
             .iter()
             .map(|column| match (*column, pair) {
@@ -271,6 +275,8 @@ impl<'a> Restore<'a> {
                 ("path_is_relative", Some(pair)) if table == "ducklake_table" => {
                     self.table_folder(pair, "false", "r.path_is_relative")
                 }
+                ("path", Some(_)) if by_url.is_some() => by_url.clone().unwrap_or_default(),
+                ("path_is_relative", Some(_)) if by_url.is_some() => "false".to_owned(),
                 ("data_file_id", _) if !join.is_empty() => "n.new_data_file_id".to_owned(),
                 ("delete_file_id", _) if !join.is_empty() => "m.new_delete_file_id".to_owned(),
                 (column, _) => format!("r.{}", identifier(column)),
@@ -294,7 +300,7 @@ impl<'a> Restore<'a> {
              WHERE t.table_id = {} AND t.end_snapshot IS NULL LIMIT 1)",
             pair.then
         );
-        let absolute = format!("{} || {parents} || r.path", literal(self.data_path));
+        let absolute = format!("{} || {parents} || r.path", literal(&self.checkout.data_path));
         let moved = if moved == "absolute" { absolute.as_str() } else { moved };
         format!(
             "CASE WHEN {parents} = (SELECT path FROM {to}.ducklake_schema WHERE schema_id = {} LIMIT 1) \

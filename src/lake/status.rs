@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::LakeError;
-use super::compare::{Side, compare};
+use super::compare::{RowSource, Side, compare};
 use super::definition::read_contents;
 use super::freeze::{FreezeOptions, freeze};
 use super::working::latest_snapshot;
@@ -30,7 +30,6 @@ pub fn uncommitted(
     working: &Path,
     checkout: &Checkout,
     tip: Option<&Path>,
-    data_prefixes: &[String],
     read_rows: bool,
 ) -> Result<Uncommitted, LakeError> {
     let latest = latest_snapshot(connection, working)?;
@@ -39,14 +38,16 @@ pub fn uncommitted(
     }
     let folder = tempfile::tempdir().map_err(|source| LakeError::io("create", &std::env::temp_dir(), source))?;
     let catalog = folder.path().join(layout::CATALOG);
-    let options =
-        FreezeOptions { data_path: &checkout.data_path, data_prefixes, keep_snapshots: false, allow_encrypted: true };
-    freeze(connection, working, &catalog, &options)?;
+    let options = FreezeOptions { allow_encrypted: true, ..FreezeOptions::default() };
+    let snapshot = freeze(connection, working, checkout, &catalog, options)?;
     let contents = read_contents(connection, &catalog)?;
     let tip = tip.map(|folder| folder.join(layout::CATALOG));
     let before = tip.as_deref().map(|catalog| read_contents(connection, catalog)).transpose()?;
-    let old = tip.as_deref().zip(before.as_ref()).map(|(catalog, contents)| Side { catalog, contents });
-    let new = Side { catalog: &catalog, contents: &contents };
-    let comparison = compare(connection, old, new, &checkout.data_path, read_rows)?;
+    let old = tip
+        .as_deref()
+        .zip(before.as_ref())
+        .map(|(catalog, contents)| Side { contents, rows: RowSource::Frozen(catalog, checkout.published_data_path()) });
+    let new = Side { contents: &contents, rows: RowSource::Working(working, snapshot) };
+    let comparison = compare(connection, old, new, read_rows)?;
     Ok(Uncommitted { changed: !comparison.is_same(), tables: comparison.changed() as u64 })
 }

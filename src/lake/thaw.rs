@@ -16,8 +16,10 @@ pub(super) const NEVER: &str = "1000 years";
 pub struct Thaw<'a> {
     /// The catalog of the version, or nothing for an empty one.
     pub frozen: Option<&'a Path>,
-    /// The data folder, ending in `/`.
+    /// Where DuckDB writes new data files; ends in `/`.
     pub data_path: &'a str,
+    /// Where the version's data files are read, when not there: a URL that ends in `/`.
+    pub published_at: Option<&'a str>,
     /// The mark of this checkout, by which a stopped one is told from a finished one.
     pub checkout: &'a str,
     /// Snapshot and schema version that an earlier catalog of this name had reached: sessions that have it attached keep
@@ -46,7 +48,7 @@ pub fn thaw(connection: &Connection, working: &Path, thaw: &Thaw<'_>) -> Result<
         for table in copy::tables(connection, target.name())?.keys() {
             connection.execute(&format!("DELETE FROM {to}.{}", identifier(table)))?;
         }
-        copy::copy(connection, source.name(), target.name(), Which::All)?;
+        copy::copy(connection, source.name(), target.name(), Which::All, thaw.published_at)?;
     }
     let (key, never) = (literal(CHECKOUT_KEY), literal(NEVER));
     connection.execute(&format!(

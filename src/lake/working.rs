@@ -113,6 +113,20 @@ pub fn latest_snapshot(connection: &Connection, working: &Path) -> Result<Option
     rows.first().map(latest).transpose()
 }
 
+/// Takes back DuckLake's plan to delete files that it has replaced (by merging them, say): versions may name them, and
+/// only `fdl_gc` knows which files no version needs.
+///
+/// # Errors
+/// DuckDB's.
+pub fn forget_scheduled_deletions(connection: &Connection, working: &Path) -> Result<(), LakeError> {
+    let attached = connection.attach(&working.to_string_lossy(), "TYPE sqlite, BUSY_TIMEOUT 5000")?;
+    let scheduled = format!("{}.ducklake_files_scheduled_for_deletion", identifier(attached.name()));
+    if !connection.query(&format!("SELECT 1 FROM {scheduled} LIMIT 1"))?.is_empty() {
+        connection.execute(&format!("DELETE FROM {scheduled}"))?;
+    }
+    Ok(attached.detach()?)
+}
+
 /// Writes rows and deletions that DuckLake keeps inside the catalog out to Parquet files; a frozen catalog never holds
 /// any (docs/format.md section 11). Does nothing where there are none.
 ///

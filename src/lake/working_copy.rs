@@ -22,8 +22,12 @@ pub struct Checkout {
     pub repository: String,
     /// The data folder of the repository.
     pub data_dir: DataDir,
-    /// Where DuckDB reads and writes data files; ends in `/`.
+    /// Where DuckDB writes new data files; ends in `/`.
     pub data_path: String,
+    /// The URL of the repository's data folder, ending in `/`, when new files are written elsewhere (docs/format.md
+    /// section 13, HTTP).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published_at: Option<String>,
     /// The branch or tag that was asked for; nothing for a version ID.
     pub reference: Option<RefName>,
     /// The version that the ref held, nothing for a branch without one.
@@ -41,6 +45,11 @@ impl Checkout {
     /// The version that the next commit builds on.
     pub fn tip(&self) -> Option<VersionId> {
         self.local.last().copied().or(self.base)
+    }
+
+    /// The repository's data folder, as a reader names it.
+    pub fn published_data_path(&self) -> &str {
+        self.published_at.as_deref().unwrap_or(&self.data_path)
     }
 }
 
@@ -133,12 +142,13 @@ impl WorkingCopy {
         read_checkout(&self.file, mark)
     }
 
-    /// Writes that this checkout is in force, and removes the versions it does not need.
+    /// Writes that this checkout is in force, and removes the files and versions it does not need.
     ///
     /// # Errors
     /// The system's.
     pub fn save(&self, checkout: &Checkout) -> Result<(), LakeError> {
         self.write(&State { fdl: FDL_VERSION.to_owned(), current: Some(checkout.clone()), next: None })?;
+        remove_folder(&self.folder.join("tmp"))?;
         let needed: Vec<PathBuf> =
             checkout.local.iter().copied().chain(checkout.base).map(|id| self.version(id)).collect();
         let versions = self.folder.join("versions");

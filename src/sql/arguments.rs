@@ -24,7 +24,7 @@ impl Arguments {
     pub fn positional(&self) -> Result<&str, Error> {
         match &self.positional {
             Some((_, text)) if !text.trim().is_empty() => Ok(text),
-            Some((name, _)) => Err(Error::bad_argument(format!("{name} is empty"))),
+            Some((name, _)) => Err(Error::bad_argument(format!("the first argument, the {name} to work on, is empty"))),
             None => Err(Error::bad_argument("the first argument is missing".to_owned())),
         }
     }

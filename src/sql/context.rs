@@ -8,7 +8,20 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::Error;
 use crate::engine::{Engine, Lease};
-use crate::format::{SystemClock, SystemRandom, VersionId, VersionIds};
+use crate::format::{RefName, SystemClock, SystemRandom, VersionId, VersionIds};
+
+/// A version that was attached read-only.
+#[derive(Debug, Clone)]
+pub struct Published {
+    /// The catalog that was attached.
+    pub catalog: PathBuf,
+    /// The location of its repository.
+    pub repository: String,
+    /// The version.
+    pub version: VersionId,
+    /// The ref that it was found by.
+    pub reference: Option<RefName>,
+}
 
 /// Shared by all commands of one database; cheap to clone.
 #[derive(Debug, Clone)]
@@ -21,8 +34,8 @@ struct Inner {
     engine: Engine,
     clock: SystemClock,
     ids: VersionIds,
-    /// The repository and version of each cached catalog that was attached: a file of the cache does not say.
-    attached: Mutex<BTreeMap<PathBuf, (String, VersionId)>>,
+    /// The versions that `fdl_attach` attached, by alias in lower case.
+    attached: Mutex<BTreeMap<String, Published>>,
 }
 
 impl Context {
@@ -53,15 +66,16 @@ impl Context {
         &self.inner.ids
     }
 
-    /// Remembers which version a cached catalog is.
-    pub fn remember_attached(&self, catalog: PathBuf, repository: String, version: VersionId) {
+    /// Remembers what was attached under an alias.
+    pub fn remember_attached(&self, alias: &str, published: Published) {
         let mut attached = self.inner.attached.lock().unwrap_or_else(PoisonError::into_inner);
-        attached.insert(catalog, (repository, version));
+        attached.insert(alias.to_lowercase(), published);
     }
 
-    /// The repository and version of a cached catalog that was attached.
-    pub fn attached_from(&self, catalog: &Path) -> Option<(String, VersionId)> {
-        self.inner.attached.lock().unwrap_or_else(PoisonError::into_inner).get(catalog).cloned()
+    /// What was attached under an alias, if the catalog there is still `catalog`.
+    pub fn attached_as(&self, alias: &str, catalog: &Path) -> Option<Published> {
+        let attached = self.inner.attached.lock().unwrap_or_else(PoisonError::into_inner);
+        attached.get(&alias.to_lowercase()).filter(|published| published.catalog == catalog).cloned()
     }
 
     /// Runs a store's work to its end on the runtime that all databases of the process share.

@@ -18,5 +18,5 @@ mod register;
 pub use arguments::Arguments;
 pub use command::{Argument, Column, ColumnType, Command, Named, Output, ParameterType, Value};
 pub use commands::COMMANDS;
-pub use context::Context;
+pub use context::{Context, Published};
 pub use error::{Code, Error};

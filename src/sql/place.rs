@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use super::{Arguments, Code, Context, Error};
+use super::{Arguments, Code, Context, Error, Published};
 use crate::engine::Connection;
 use crate::format::{Base, Revision, VersionId, layout};
 use crate::lake::{self, Checkout, Database, LakeError};
@@ -31,7 +31,7 @@ pub(super) struct Place {
     /// The working catalog that was named.
     pub(super) lake: Option<Lake>,
     /// The version that was named by the alias it is attached under.
-    pub(super) version: Option<VersionId>,
+    pub(super) published: Option<Published>,
 }
 
 /// What the first argument of a call names. Borrows a connection only for that: a command holds one at a time, so that
@@ -55,7 +55,7 @@ pub(super) fn find(context: &Context, connection: &Connection, text: &str) -> Re
     if path.is_file() {
         return of_lake(connection, None, &path);
     }
-    Ok(Place { store: open_store(text)?, lake: None, version: None })
+    Ok(Place { store: open_store(text)?, lake: None, published: None })
 }
 
 /// Finds the working catalog that `text` names, by its alias or by the path of its file.
@@ -95,27 +95,28 @@ fn attached(context: &Context, connection: &Connection, database: &Database) -> 
     let Some(file) = database.file() else {
         return Ok(None);
     };
-    if let Some((location, version)) = published(context, &file) {
-        return Ok(Some(Place { store: store::open(&location)?, lake: None, version: Some(version) }));
+    if let Some(published) = published(context, database, &file) {
+        return Ok(Some(Place { store: store::open(&published.repository)?, lake: None, published: Some(published) }));
     }
     of_lake(connection, Some(database.alias.clone()), &file).map(Some)
 }
 
-/// The repository and version of a read-only attached catalog.
-pub(super) fn published(context: &Context, file: &Path) -> Option<(String, VersionId)> {
-    if let Some(known) = context.attached_from(file) {
+/// What is known of a read-only attached catalog: what `fdl_attach` remembers, or what its path tells.
+pub(super) fn published(context: &Context, database: &Database, file: &Path) -> Option<Published> {
+    if let Some(known) = context.attached_as(&database.alias, file) {
         return Some(known);
     }
     let folder = file.parent().filter(|_| file.file_name().is_some_and(|name| name == layout::CATALOG))?;
-    let id = VersionId::from_str(folder.file_name()?.to_str()?).ok()?;
+    let version = VersionId::from_str(folder.file_name()?.to_str()?).ok()?;
     let versions = folder.parent().filter(|parent| parent.file_name().is_some_and(|name| name == "versions"))?;
-    Some((versions.parent()?.to_str()?.to_owned(), id))
+    let repository = versions.parent()?.to_str()?.to_owned();
+    Some(Published { catalog: file.to_owned(), repository, version, reference: None })
 }
 
 fn of_lake(connection: &Connection, alias: Option<String>, file: &Path) -> Result<Place, Error> {
     let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());
     let checkout = read_checkout(connection, &file)?;
-    Ok(Place { store: store::open(&checkout.repository)?, lake: Some(Lake { alias, file, checkout }), version: None })
+    Ok(Place { store: store::open(&checkout.repository)?, lake: Some(Lake { alias, file, checkout }), published: None })
 }
 
 /// The checkout in force of a working catalog.
@@ -128,9 +129,9 @@ pub(super) fn read_checkout(connection: &Connection, file: &Path) -> Result<Chec
 impl Place {
     /// What to read when the call names no revision: the attached version, the version checked out, or HEAD.
     pub(super) fn revision(&self, arguments: &Arguments) -> Result<Revision, Error> {
-        match (arguments.text("ref"), self.version, &self.lake) {
+        match (arguments.text("ref"), &self.published, &self.lake) {
             (Some(text), ..) => Ok(Revision::from_str(text)?),
-            (None, Some(version), _) => Ok(Revision::of_id(version)),
+            (None, Some(published), _) => Ok(Revision::of_id(published.version)),
             (None, None, Some(Lake { checkout, .. })) => match (checkout.base, &checkout.reference) {
                 (Some(base), _) => Ok(Revision::of_id(base)),
                 (None, Some(reference)) => Ok(Revision::of_ref(reference.clone())),

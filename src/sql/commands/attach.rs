@@ -1,21 +1,22 @@
 //! `fdl_attach(where)`: attaches a published version, read-only.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::{env, fs};
 
 use super::{column, no_signatures, text};
-use crate::format::{Sha256, layout};
+use crate::format::{Revision, Sha256, layout};
 use crate::lake::{self, Database, LakeError};
 use crate::repo::{self, CatalogTarget, Opened, RepoError, Repository, Resolved};
 use crate::sql::place::{catalog_place, default_alias, expand, find, published};
-use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Value};
+use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Published, Value};
 
 /// Catalogs up to this many bytes are copied from a store elsewhere; larger ones are read where they are.
 const COPY_UP_TO: u64 = 256 << 20;
 
 pub(super) const COMMAND: Command = Command {
     name: "fdl_attach",
-    positional: Some("where"),
+    positional: Some("repository or lake"),
     named: &[text("ref"), text("alias"), text("cache"), text("allowed_signers"), text("token")],
     columns: &[
         column("alias", ColumnType::Text),
@@ -34,7 +35,13 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     let connection = context.connection()?;
     let place = find(context, &connection, arguments.positional()?)?;
     place.require_pushed(arguments, "attach")?;
-    let (repository, resolved) = place.open(context, arguments)?;
+    // Attached again by its own alias, a version that was found by a branch follows the branch.
+    let branch = place.published.as_ref().and_then(|published| published.reference.clone());
+    let revision = match branch.filter(|_| arguments.text("ref").is_none()) {
+        Some(reference) => Revision::of_ref(reference),
+        None => place.revision(arguments)?,
+    };
+    let (repository, resolved) = context.block_on(Repository::open_at(Arc::clone(&place.store), &revision))??;
     lake::load_extensions(&connection)?;
     let (opened, catalog) = fetch(context, &repository, &resolved, cache)?;
     let data_path = repository.data_path();
@@ -44,12 +51,14 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     let location = repository.store().location();
     let alias = arguments.text("alias").map_or_else(|| default_alias(location), str::to_owned);
     let of_this_repository = |database: &Database| {
-        database.file().and_then(|file| published(context, &file)).is_some_and(|(from, _)| from == location)
+        database.file().and_then(|file| published(context, database, &file)).is_some_and(|it| it.repository == location)
     };
     lake::free_alias(&connection, &alias, of_this_repository)?;
     lake::attach_version(&connection, &catalog.place, &alias, &data_path)?;
-    if let Some(file) = catalog.file {
-        context.remember_attached(file, location.to_owned(), opened.record.id);
+    if let Some(catalog) = catalog.file {
+        let (repository, version) = (location.to_owned(), opened.record.id);
+        let reference = resolved.reference.clone().filter(|_| revision.back == 0);
+        context.remember_attached(&alias, Published { catalog, repository, version, reference });
     }
     Ok(Output::row([
         Value::from(alias.as_str()),

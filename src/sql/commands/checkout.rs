@@ -39,7 +39,7 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     let (repository, resolved) = context.block_on(Repository::open_at(Arc::clone(&store), &revision))??;
     let alias = arguments.text("alias").map_or_else(|| default_alias(store.location()), str::to_owned);
     let file = working_file(arguments.text("path"), &alias)?;
-    let data_path = make_data_folder(&repository)?;
+    let data_path = repository.data_path();
     let connection = context.connection()?;
     lake::load_extensions(&connection)?;
 
@@ -65,10 +65,12 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
         lake::free_alias(&connection, &alias, is_ours)?;
     }
 
+    make_data_folder(&repository, &data_path)?;
     let mut checkout = Checkout {
         repository: store.location().to_owned(),
         data_dir: repository.settings().data_dir.clone(),
         data_path: data_path.clone(),
+        published_at: None,
         reference: resolved.reference.clone().filter(|_| revision.back == 0),
         base: resolved.version,
         local: Vec::new(),
@@ -86,6 +88,7 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
         &Thaw {
             frozen: frozen.as_deref(),
             data_path: &data_path,
+            published_at: checkout.published_at.as_deref(),
             checkout: &checkout.mark,
             after: before.map(|latest| (latest.snapshot, latest.schema_version)),
         },
@@ -134,16 +137,15 @@ fn latest(connection: &Connection, file: &Path) -> Result<Option<LatestSnapshot>
 }
 
 /// DuckDB writes new files into the repository's data folder, and wants it to be there.
-fn make_data_folder(repository: &Repository) -> Result<String, Error> {
-    let data_path = repository.data_path();
+fn make_data_folder(repository: &Repository, data_path: &str) -> Result<(), Error> {
     if repository.store().local_root().is_some() {
-        std::fs::create_dir_all(&data_path).map_err(|source| LakeError::Io {
+        std::fs::create_dir_all(data_path).map_err(|source| LakeError::Io {
             action: "create",
-            path: PathBuf::from(&data_path),
+            path: PathBuf::from(data_path),
             source,
         })?;
     }
-    Ok(data_path)
+    Ok(())
 }
 
 /// Copies what a working copy keeps of the version it starts from.
@@ -183,8 +185,7 @@ fn require_clean(context: &Context, connection: &Connection, copy: &WorkingCopy,
         return Err(dirty(format!("{versions} not pushed")).into());
     }
     let tip = old.tip().map(|id| copy.version(id));
-    let prefixes = super::commit::data_prefixes(old);
-    if lake::uncommitted(connection, copy.file(), old, tip.as_deref(), &prefixes, true)?.changed {
+    if lake::uncommitted(connection, copy.file(), old, tip.as_deref(), true)?.changed {
         return Err(dirty("changes that are not committed".to_owned()).into());
     }
     Ok(())

@@ -69,7 +69,6 @@ pub(super) fn commit(
     checkout: &mut Checkout,
     arguments: &Arguments,
 ) -> Result<Commit, Error> {
-    let prefixes = data_prefixes(checkout);
     let request = CommitRequest {
         id: context.ids().next(),
         author: arguments.text("author").map_or_else(default_author, str::to_owned),
@@ -78,14 +77,8 @@ pub(super) fn commit(
         force: arguments.boolean("force"),
         keep_snapshots: arguments.boolean("keep_snapshots"),
         allow_encrypted: arguments.boolean("allow_encrypted"),
-        data_prefixes: &prefixes,
     };
     Ok(lake::commit(connection, copy, checkout, request)?)
-}
-
-/// How DuckDB may write the data folder in an absolute path.
-pub(super) fn data_prefixes(checkout: &Checkout) -> Vec<String> {
-    vec![checkout.data_path.clone(), format!("file://{}", checkout.data_path)]
 }
 
 /// Notes as one text, NULL when there is nothing to say.

@@ -16,7 +16,7 @@ const STEP: usize = 16;
 
 pub(super) const COMMAND: Command = Command {
     name: "fdl_log",
-    positional: Some("where"),
+    positional: Some("repository or lake"),
     named: &[text("ref"), number("max_count"), text("token")],
     columns: &[
         column("version", ColumnType::Text),

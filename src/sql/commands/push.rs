@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::commit::{commit, data_prefixes, note, open_copy};
+use super::commit::{commit, note, open_copy};
 use super::{column, text};
 use crate::format::{Files, RefKind, RefName, VersionId, layout};
 use crate::lake::{self, Checkout, WorkingCopy};
@@ -46,8 +46,7 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     } else {
         lake::require_no_transaction(&connection, copy.file())?;
         let tip = checkout.tip().map(|id| copy.version(id));
-        let prefixes = data_prefixes(&checkout);
-        if lake::uncommitted(&connection, copy.file(), &checkout, tip.as_deref(), &prefixes, false)?.changed {
+        if lake::uncommitted(&connection, copy.file(), &checkout, tip.as_deref(), false)?.changed {
             notes.push("the working catalog holds changes that are not committed; message := '…' commits them".into());
         }
     }

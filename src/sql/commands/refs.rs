@@ -8,7 +8,7 @@ use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Value};
 
 pub(super) const COMMAND: Command = Command {
     name: "fdl_refs",
-    positional: Some("where"),
+    positional: Some("repository or lake"),
     named: &[text("token")],
     columns: &[
         column("ref", ColumnType::Text),

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use futures::TryStreamExt;
 
 use super::column;
-use super::commit::data_prefixes;
 use crate::format::{RefName, VersionId};
 use crate::lake;
 use crate::repo::{self, LogOptions, RepoError};
@@ -37,8 +36,7 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     let (store, lake) = find_lake(context, &connection, arguments.positional()?)?;
     let checkout = &lake.checkout;
     let tip = checkout.tip().map(|id| lake::version_folder(&lake.file, id));
-    let prefixes = data_prefixes(checkout);
-    let uncommitted = lake::uncommitted(&connection, &lake.file, checkout, tip.as_deref(), &prefixes, true)?;
+    let uncommitted = lake::uncommitted(&connection, &lake.file, checkout, tip.as_deref(), true)?;
     let remote = match &checkout.reference {
         Some(reference) => Some(context.block_on(remote(store, reference, checkout.base, &checkout.local))??),
         None => None,
