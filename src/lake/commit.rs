@@ -91,6 +91,7 @@ pub fn commit(
             .cloned()
             .chain(warning.clone())
             .chain(left_by_dbt(&frozen.contents))
+            .chain(views_bound_to_an_alias(&frozen.contents))
             .collect(),
         description,
     };
@@ -185,6 +186,22 @@ fn write_version(
     write(layout::DATASET_JSON, &dataset)?;
     write(layout::FILES_JSON, &files)?;
     write(layout::VERSION_JSON, &record.print()?)
+}
+
+/// Before DuckLake 1.0 a view keeps the alias of the catalog it was made in: read under another, it reads elsewhere.
+fn views_bound_to_an_alias(contents: &Contents) -> Option<String> {
+    let views = contents.schemas.iter().flat_map(|schema| schema.views.iter().map(move |view| (schema, view)));
+    let bound: Vec<String> = views
+        .filter(|(_, view)| contents.ducklake.starts_with("0.") && !view.sql.contains("{DUCKLAKE_CATALOG}"))
+        .map(|(schema, view)| format!("{}.{}", schema.name, view.name))
+        .collect();
+    (!bound.is_empty()).then(|| {
+        format!(
+            "DuckLake {} keeps the catalog's alias in a view, so that readers must attach under the same: {}",
+            contents.ducklake,
+            bound.join(", ")
+        )
+    })
 }
 
 /// dbt builds a table under another name and swaps it in; such a name in a version is a run that did not end well.

@@ -6,7 +6,7 @@ use super::LakeError;
 use super::compare::{RowSource, Side, compare};
 use super::definition::read_contents;
 use super::freeze::{FreezeOptions, freeze};
-use super::working::latest_snapshot;
+use super::working::{inlined, latest_snapshot};
 use super::working_copy::Checkout;
 use crate::engine::Connection;
 use crate::format::layout;
@@ -49,5 +49,8 @@ pub fn uncommitted(
         .map(|(catalog, contents)| Side { contents, rows: RowSource::Frozen(catalog, checkout.published_data_path()) });
     let new = Side { contents: &contents, rows: RowSource::Working(working, snapshot) };
     let comparison = compare(connection, old, new, read_rows)?;
-    Ok(Uncommitted { changed: !comparison.is_same(), tables: comparison.changed() as u64 })
+    // A frozen catalog has neither inlined rows nor deletions, and they are written out at a commit only.
+    let inlined = inlined(connection, working)?.len();
+    let tables = comparison.changed().max(inlined) as u64;
+    Ok(Uncommitted { changed: !comparison.is_same() || inlined > 0, tables })
 }

@@ -133,33 +133,37 @@ pub fn forget_scheduled_deletions(connection: &Connection, working: &Path) -> Re
 /// # Errors
 /// [`LakeError::StillInlined`] when DuckLake left some, or DuckDB's.
 pub fn flush_inlined(connection: &Connection, working: &Path, data_path: &str) -> Result<(), LakeError> {
-    if first_inlined(connection, working)?.is_none() {
+    if inlined(connection, working)?.is_empty() {
         return Ok(());
     }
     let lake = connection.attach(&format!("ducklake:{}", working.to_string_lossy()), &options(data_path))?;
     connection.execute(&format!("CALL ducklake_flush_inlined_data({})", literal(lake.name())))?;
     lake.detach()?;
-    match first_inlined(connection, working)? {
+    match inlined(connection, working)?.into_iter().next() {
         Some(table) => Err(LakeError::StillInlined { table }),
         None => Ok(()),
     }
 }
 
-/// A table of inlined rows or deletions that is not empty.
-fn first_inlined(connection: &Connection, working: &Path) -> Result<Option<String>, LakeError> {
+/// The metadata tables that hold inlined rows or deletions.
+///
+/// # Errors
+/// DuckDB's.
+pub fn inlined(connection: &Connection, working: &Path) -> Result<Vec<String>, LakeError> {
     let attached = connection.attach(&working.to_string_lossy(), "TYPE sqlite, READ_ONLY, BUSY_TIMEOUT 5000")?;
     let tables = connection.query(&format!(
         "SELECT table_name FROM duckdb_tables() WHERE database_name = {} AND starts_with(table_name, 'ducklake_inlined_') \
          AND table_name <> 'ducklake_inlined_data_tables' ORDER BY table_name",
         literal(attached.name())
     ))?;
+    let mut inlined = Vec::new();
     for table in tables {
         let (database, name) = (identifier(attached.name()), table.text(0)?);
         let some = connection.query(&format!("SELECT 1 FROM {database}.{} LIMIT 1", identifier(name)))?;
         if !some.is_empty() {
-            return Ok(Some(name.to_owned()));
+            inlined.push(name.to_owned());
         }
     }
     attached.detach()?;
-    Ok(None)
+    Ok(inlined)
 }

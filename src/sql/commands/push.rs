@@ -57,7 +57,8 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
         .map_err(|error| explain_conflict(error, &checkout, given, lake.alias.as_deref(), copy.file()))?;
     notes.extend(report.notes.iter().cloned());
     if report.outcome != PushOutcome::Uploaded {
-        checkout.base = report.new.or(checkout.base);
+        // Never what the branch holds: its rows are not those of the working catalog when somebody built upon ours.
+        checkout.base = checkout.tip();
         checkout.local.clear();
         checkout.reference = Some(target.clone());
         copy.save(&checkout)?;
@@ -114,37 +115,31 @@ fn push(
     let data_dir = &repository.settings().data_dir;
     let load = |id: &VersionId| LocalVersion::load(&copy.version(*id), data_dir);
     let chain = checkout.local.iter().map(load).collect::<Result<Vec<_>, _>>()?;
+    // A branch that was not checked out is moved forward from wherever it is, and made where there is none.
     let elsewhere = checkout.reference.as_ref() != Some(target);
-    let held = if elsewhere { context.block_on(repo::read_ref(repository.store(), target))?? } else { None };
-    let expected = match checkout.base {
-        Some(_) if elsewhere && held.is_none() => Expected::Absent,
-        Some(base) => Expected::Exactly(base),
-        None => Expected::Absent,
+    let base = match elsewhere {
+        true => context.block_on(repo::read_ref(repository.store(), target))??.map(|held| held.version),
+        false => checkout.base,
     };
-    if let (true, Expected::Absent, Some(base)) = (chain.is_empty(), expected, checkout.base) {
-        let made = context.block_on(repo::create_branch(repository.store(), target, base))??;
-        return Ok(PushReport {
-            reference: target.clone(),
-            old: None,
-            new: Some(base),
-            outcome: PushOutcome::Pushed,
-            versions: 0,
-            files_uploaded: 0,
-            bytes_uploaded: 0,
-            files_skipped: 0,
-            notes: made.notes,
-        });
-    }
+    let expected = base.map_or(Expected::Absent, Expected::Exactly);
     let base_files = checkout.base.and_then(|id| fs::read(copy.version(id).join(layout::FILES_JSON)).ok());
     let base_files = base_files.map(|bytes| Files::parse(&bytes, data_dir)).transpose()?;
     let push = Push {
         reference: target.clone(),
         expected,
         chain: &chain,
+        base: checkout.base,
         base_files: base_files.as_ref(),
         data: DataSource::InPlace,
     };
-    Ok(context.block_on(repo::publish(repository, &push, context.clock()))??)
+    context.block_on(repo::publish(repository, &push, context.clock()))?.map_err(|error| match error {
+        RepoError::Conflict { reference, now: Some(now), .. } => {
+            let builds_on = checkout.base.map_or_else(|| "nothing".to_owned(), |base| base.to_string());
+            let sentence = format!("{} moved to {now} while your version builds on {builds_on}", reference.short());
+            Error { sentence, ..RepoError::Conflict { reference, expected, now: Some(now) }.into() }
+        }
+        other => other.into(),
+    })
 }
 
 /// A refused push says which two versions meet, and what to run.
