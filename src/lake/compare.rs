@@ -152,8 +152,8 @@ impl Comparison {
         for ((schema, name), table) in doubtful {
             let qualified =
                 |database: &str| format!("{}.{}.{}", identifier(database), identifier(schema), identifier(name));
-            let columns: Vec<&str> = table.definition.columns.iter().map(|column| column.name.as_str()).collect();
-            match rows::difference(connection, &qualified(old.name()), &qualified(new.name()), &columns) {
+            let columns = &table.definition.columns;
+            match rows::difference(connection, &qualified(old.name()), &qualified(new.name()), columns) {
                 Ok(difference) if difference.added == 0 && difference.removed == 0 => {
                     let same = self.tables.iter_mut().find(|table| table.schema == *schema && table.table == *name);
                     if let Some(table) = same {

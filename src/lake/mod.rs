@@ -26,6 +26,7 @@ pub use commit::{Commit, CommitRequest, commit};
 pub use describe::{Description, describe_catalog};
 pub use error::LakeError;
 pub use extensions::load_extensions;
+pub use freeze::session_format;
 pub use locate::{Database, find_database, free_alias};
 pub use status::{Uncommitted, uncommitted};
 pub use thaw::{Thaw, thaw};

@@ -139,10 +139,27 @@ pub fn flush_inlined(connection: &Connection, working: &Path, data_path: &str) -
     let lake = connection.attach(&format!("ducklake:{}", working.to_string_lossy()), &options(data_path))?;
     connection.execute(&format!("CALL ducklake_flush_inlined_data({})", literal(lake.name())))?;
     lake.detach()?;
+    renew_schema_version(connection, working)?;
     match inlined(connection, working)?.into_iter().next() {
         Some(table) => Err(LakeError::StillInlined { table }),
         None => Ok(()),
     }
+}
+
+/// Adds a snapshot that changes nothing but the version of the schema. Sessions that have the catalog attached know by
+/// that version which tables of inlined rows there are, and a flush drops some.
+fn renew_schema_version(connection: &Connection, working: &Path) -> Result<(), LakeError> {
+    let attached = connection.attach(&working.to_string_lossy(), "TYPE sqlite, BUSY_TIMEOUT 5000")?;
+    let (database, transaction) = (identifier(attached.name()), connection.begin()?);
+    connection.execute(&format!(
+        "INSERT INTO {database}.ducklake_snapshot (snapshot_id, snapshot_time, schema_version, next_catalog_id, next_file_id) \
+         SELECT snapshot_id + 1, now()::VARCHAR, schema_version + 1, next_catalog_id, next_file_id \
+         FROM {database}.ducklake_snapshot ORDER BY snapshot_id DESC LIMIT 1; \
+         INSERT INTO {database}.ducklake_snapshot_changes (snapshot_id, changes_made) \
+         SELECT max(snapshot_id), '' FROM {database}.ducklake_snapshot"
+    ))?;
+    transaction.commit()?;
+    Ok(attached.detach()?)
 }
 
 /// The metadata tables that hold inlined rows or deletions.

@@ -13,6 +13,8 @@ use crate::format::{RefName, SystemClock, SystemRandom, VersionId, VersionIds};
 /// A version that was attached read-only.
 #[derive(Debug, Clone)]
 pub struct Published {
+    /// The alias.
+    pub alias: String,
     /// The catalog that was attached.
     pub catalog: PathBuf,
     /// The location of its repository.
@@ -67,9 +69,9 @@ impl Context {
     }
 
     /// Remembers what was attached under an alias.
-    pub fn remember_attached(&self, alias: &str, published: Published) {
+    pub fn remember_attached(&self, published: Published) {
         let mut attached = self.inner.attached.lock().unwrap_or_else(PoisonError::into_inner);
-        attached.insert(alias.to_lowercase(), published);
+        attached.insert(published.alias.to_lowercase(), published);
     }
 
     /// What was attached under an alias, if the catalog there is still `catalog`.

@@ -8,7 +8,7 @@ use super::{column, no_signatures, text};
 use crate::format::{Revision, Sha256, layout};
 use crate::lake::{self, Database, LakeError};
 use crate::repo::{self, CatalogTarget, Opened, RepoError, Repository, Resolved};
-use crate::sql::place::{catalog_place, default_alias, expand, find, published};
+use crate::sql::place::{catalog_place, default_alias, expand, explain_format, find, published};
 use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Published, Value};
 
 /// Catalogs up to this many bytes are copied from a store elsewhere; larger ones are read where they are.
@@ -49,16 +49,19 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
         lake::check_catalog(&connection, file, &repository.settings().data_dir)?;
     }
     let location = repository.store().location();
-    let alias = arguments.text("alias").map_or_else(|| default_alias(location), str::to_owned);
+    let attached = place.published.as_ref().map(|published| published.alias.clone());
+    let given = arguments.text("alias").map(str::to_owned);
+    let alias = given.or(attached).unwrap_or_else(|| default_alias(location));
     let of_this_repository = |database: &Database| {
         database.file().and_then(|file| published(context, database, &file)).is_some_and(|it| it.repository == location)
     };
     lake::free_alias(&connection, &alias, of_this_repository)?;
-    lake::attach_version(&connection, &catalog.place, &alias, &data_path)?;
+    lake::attach_version(&connection, &catalog.place, &alias, &data_path)
+        .map_err(|error| explain_format(&connection, &opened.record, error.into()))?;
     if let Some(catalog) = catalog.file {
         let (repository, version) = (location.to_owned(), opened.record.id);
         let reference = resolved.reference.clone().filter(|_| revision.back == 0);
-        context.remember_attached(&alias, Published { catalog, repository, version, reference });
+        context.remember_attached(Published { alias: alias.clone(), catalog, repository, version, reference });
     }
     Ok(Output::row([
         Value::from(alias.as_str()),

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use super::{column, flag, text};
 use crate::engine::Connection;
-use crate::format::{DataDir, RefKind, Revision, VersionId, layout};
+use crate::format::{DataDir, Record, RefKind, Revision, VersionId, layout};
 use crate::lake::{self, Checkout, Database, LakeError, LatestSnapshot, Thaw, WorkingCopy};
 use crate::repo::{self, CatalogTarget, Repository, Resolved};
-use crate::sql::place::{default_alias, expand, open_store};
+use crate::sql::place::{default_alias, expand, open_store, require_format};
 use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Value};
 
 pub(super) const COMMAND: Command = Command {
@@ -78,7 +78,8 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
         mark: context.ids().next().to_string(),
     };
     if resolved.version.is_some() {
-        fetch_version(context, &connection, &repository, &resolved, &copy)?;
+        let record = fetch_version(context, &connection, &repository, &resolved, &copy)?;
+        require_format(&connection, &record)?;
     }
     let catalog = copy.scratch()?.join("working.sqlite");
     let frozen = checkout.base.map(|id| copy.version(id).join(layout::CATALOG));
@@ -155,7 +156,7 @@ fn fetch_version(
     repository: &Repository,
     resolved: &Resolved,
     copy: &WorkingCopy,
-) -> Result<(), Error> {
+) -> Result<Record, Error> {
     let scratch = copy.scratch()?;
     let catalog = scratch.join(layout::CATALOG);
     let target = CatalogTarget { path: &catalog, max_size: u64::MAX };
@@ -171,7 +172,8 @@ fn fetch_version(
         let path = scratch.join(name);
         std::fs::write(&path, bytes).map_err(|source| LakeError::Io { action: "write", path, source })?;
     }
-    Ok(copy.keep_version(&scratch, record.id)?)
+    copy.keep_version(&scratch, record.id)?;
+    Ok(record)
 }
 
 /// Refuses to replace work that is nowhere else.
