@@ -12,7 +12,9 @@ import tempfile
 import pytest
 
 import layout
+import places
 import session
+import story
 from session import quoted
 
 AUTHOR = "Test <test@example.org>"
@@ -164,6 +166,34 @@ def connect():
     yield make
     for connection in made:
         connection.close()
+
+
+@pytest.fixture
+def open_session(connect):
+    """`open_session()` gives a story.Session in this process, with a database of its own."""
+    return lambda *arguments, **named: story.Session(connect(*arguments, **named))
+
+
+@pytest.fixture(params=list(places.PLACES))
+def repository(request, bare, monkeypatch):
+    """A repository that fdl_init has just started. The stories use nothing but this to say where it is."""
+    place = places.PLACES[request.param](bare.parent / f"{bare.name}-repository")
+    monkeypatch.setenv(story.SETUP, place.setup)
+    connection = session.connect()
+    connection.execute(f"CALL fdl_init({quoted(place.location)})")
+    connection.close()
+    return place
+
+
+@pytest.fixture
+def in_another_process_nothing_differs(python, repository):
+    """Asserts that a version, attached in a process of its own, holds what the working catalog holds."""
+
+    def check(attach_sql, ref=None):
+        code = f"from story import *\nsay(published_differs({repository.location!r}, {attach_sql!r}, {ref!r}))"
+        assert python(code).rows == []
+
+    return check
 
 
 @pytest.fixture
