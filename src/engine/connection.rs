@@ -66,6 +66,14 @@ impl Connection {
         self.run(sql).map(|_| ())
     }
 
+    /// The names of the columns that a query gives.
+    ///
+    /// # Errors
+    /// DuckDB's message when the query fails.
+    pub fn column_names(&self, sql: &str) -> Result<Vec<String>, EngineError> {
+        Ok(self.run(sql)?.column_names())
+    }
+
     /// Runs a statement that gives exactly one row.
     ///
     /// # Errors
@@ -208,6 +216,16 @@ impl QueryResult {
             } else {
                 CStr::from_ptr(text).to_string_lossy().into_owned()
             }
+        }
+    }
+
+    fn column_names(&mut self) -> Vec<String> {
+        // SAFETY: `raw` holds a successful result; a name belongs to it and is copied.
+        unsafe {
+            let columns = ffi::duckdb_column_count(&raw mut self.raw);
+            let name = |index| ffi::duckdb_column_name(&raw mut self.raw, index);
+            let names: Vec<_> = (0..columns).map(name).filter(|name| !name.is_null()).collect();
+            names.into_iter().map(|name| CStr::from_ptr(name).to_string_lossy().into_owned()).collect()
         }
     }
 

@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use super::copy::{self, Which};
+use super::template::template;
 use super::working_copy::Checkout;
 use super::{LakeError, paths};
-use crate::engine::{Attached, Connection, identifier, literal};
+use crate::engine::{Connection, identifier, literal};
 
 /// Rows of file statistics from which on the frozen file has DuckDB's usual block size. Below it blocks are small: an
 /// empty catalog is then 0.7 MB instead of 2.4 MB.
@@ -32,7 +33,7 @@ pub fn freeze(
     frozen: &Path,
     options: FreezeOptions,
 ) -> Result<i64, LakeError> {
-    let statements = table_definitions(connection, frozen)?;
+    let template = template(connection)?;
     let source = connection.attach(&working.to_string_lossy(), "TYPE sqlite, READ_ONLY, BUSY_TIMEOUT 5000")?;
     let (from, transaction) = (identifier(source.name()), connection.begin()?);
     let facts = connection.row(&format!(
@@ -50,7 +51,7 @@ pub fn freeze(
         &format!("TYPE duckdb, STORAGE_VERSION 'v1.0.0', BLOCK_SIZE {block_size}"),
     )?;
     let to = identifier(target.name());
-    for statement in statements {
+    for (_, statement) in &template.tables {
         connection.execute(&statement.replacen("CREATE TABLE ", &format!("CREATE TABLE {to}.main."), 1))?;
     }
     let which = if options.keep_snapshots { Which::All } else { Which::Current };
@@ -68,37 +69,8 @@ pub fn freeze(
 ///
 /// # Errors
 /// DuckDB's.
-pub fn session_format(connection: &Connection) -> Result<String, LakeError> {
-    let folder = tempfile::tempdir().map_err(|source| LakeError::io("create", &std::env::temp_dir(), source))?;
-    let template = folder.path().join("template");
-    let attached = make_template(connection, &template)?;
-    let version = connection.row(&format!(
-        "SELECT max(value) FROM {}.ducklake_metadata WHERE key = 'version'",
-        identifier(attached.name())
-    ))?;
-    attached.detach()?;
-    Ok(version.text(0)?.to_owned())
-}
-
-/// An empty catalog, made by DuckLake and attached as plain DuckDB.
-fn make_template<'a>(connection: &'a Connection, template: &Path) -> Result<Attached<'a>, LakeError> {
-    connection
-        .attach(&format!("ducklake:{}", template.to_string_lossy()), "DATA_PATH '.', META_BLOCK_SIZE 16384")?
-        .detach()?;
-    Ok(connection.attach(&template.to_string_lossy(), "TYPE duckdb, READ_ONLY")?)
-}
-
-/// The statements with which DuckLake makes its tables in DuckDB, read off an empty catalog beside `frozen`.
-fn table_definitions(connection: &Connection, frozen: &Path) -> Result<Vec<String>, LakeError> {
-    let template = frozen.with_extension("template");
-    let attached = make_template(connection, &template)?;
-    let rows = connection.query(&format!(
-        "SELECT sql FROM duckdb_tables() WHERE database_name = {} ORDER BY table_oid",
-        literal(attached.name())
-    ))?;
-    attached.detach()?;
-    std::fs::remove_file(&template).map_err(|source| LakeError::io("remove", &template, source))?;
-    rows.iter().map(|row| Ok(row.text(0)?.to_owned())).collect()
+pub fn session_format(connection: &Connection) -> Result<&'static str, LakeError> {
+    Ok(&template(connection)?.format)
 }
 
 /// Takes out what belongs to the working copy: its data path, the option that guards it and the mark of its checkout.

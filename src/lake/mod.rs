@@ -17,6 +17,7 @@ mod paths;
 mod restore;
 mod rows;
 mod status;
+mod template;
 mod thaw;
 mod working;
 mod working_copy;

@@ -39,7 +39,12 @@ pub fn uncommitted(
     let folder = tempfile::tempdir().map_err(|source| LakeError::io("create", &std::env::temp_dir(), source))?;
     let catalog = folder.path().join(layout::CATALOG);
     let options = FreezeOptions { allow_encrypted: true, ..FreezeOptions::default() };
-    let snapshot = freeze(connection, working, checkout, &catalog, options)?;
+    let snapshot = match freeze(connection, working, checkout, &catalog, options) {
+        Ok(snapshot) => snapshot,
+        // What cannot be committed is not committed; the commit says why.
+        Err(LakeError::OutsideDataDir { .. }) => return Ok(Uncommitted { changed: true, tables: 1 }),
+        Err(error) => return Err(error),
+    };
     let contents = read_contents(connection, &catalog)?;
     let tip = tip.map(|folder| folder.join(layout::CATALOG));
     let before = tip.as_deref().map(|catalog| read_contents(connection, catalog)).transpose()?;

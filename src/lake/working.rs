@@ -84,23 +84,16 @@ pub struct LatestSnapshot {
 /// # Errors
 /// DuckDB's, for a file that is busy or cannot be read.
 pub fn latest_snapshot(connection: &Connection, working: &Path) -> Result<Option<LatestSnapshot>, LakeError> {
-    let attached = connection.attach(&working.to_string_lossy(), "TYPE sqlite, READ_ONLY, BUSY_TIMEOUT 5000");
-    let Ok(attached) = attached else { return Ok(None) };
-    let database = identifier(attached.name());
-    let known = connection.query(&format!(
-        "SELECT 1 FROM duckdb_tables() WHERE database_name = {} AND table_name IN ('ducklake_snapshot', \
-         'ducklake_metadata')",
-        literal(attached.name())
+    let rows = connection.query(&format!(
+        "SELECT snapshot_id::BIGINT, schema_version::BIGINT, (SELECT max(value) FROM {} WHERE key = {}) \
+         FROM {} ORDER BY snapshot_id DESC LIMIT 1",
+        scan(working, "ducklake_metadata"),
+        literal(super::thaw::CHECKOUT_KEY),
+        scan(working, "ducklake_snapshot"),
     ));
-    let rows = match known {
-        Ok(tables) if tables.len() == 2 => connection.query(&format!(
-            "SELECT snapshot_id::BIGINT, schema_version::BIGINT, \
-             (SELECT max(value) FROM {database}.ducklake_metadata WHERE key = {}) \
-             FROM {database}.ducklake_snapshot ORDER BY snapshot_id DESC LIMIT 1",
-            literal(super::thaw::CHECKOUT_KEY)
-        ))?,
-        Ok(_) => return Ok(None),
-        Err(error) if error.kind == EngineErrorKind::Other => return Ok(None),
+    let rows = match rows {
+        Ok(rows) => rows,
+        Err(error) if matches!(error.kind, EngineErrorKind::NotFound | EngineErrorKind::Other) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
     let latest = |row: &Row| {
@@ -113,17 +106,23 @@ pub fn latest_snapshot(connection: &Connection, working: &Path) -> Result<Option
     rows.first().map(latest).transpose()
 }
 
+/// SQL for the rows of a table in a SQLite file, read without attaching it: other connections list attached databases.
+fn scan(working: &Path, table: &str) -> String {
+    format!("sqlite_scan({}, {})", literal(&working.to_string_lossy()), literal(table))
+}
+
 /// Takes back DuckLake's plan to delete files that it has replaced (by merging them, say): versions may name them, and
 /// only `fdl_gc` knows which files no version needs.
 ///
 /// # Errors
 /// DuckDB's.
 pub fn forget_scheduled_deletions(connection: &Connection, working: &Path) -> Result<(), LakeError> {
-    let attached = connection.attach(&working.to_string_lossy(), "TYPE sqlite, BUSY_TIMEOUT 5000")?;
-    let scheduled = format!("{}.ducklake_files_scheduled_for_deletion", identifier(attached.name()));
-    if !connection.query(&format!("SELECT 1 FROM {scheduled} LIMIT 1"))?.is_empty() {
-        connection.execute(&format!("DELETE FROM {scheduled}"))?;
+    let table = "ducklake_files_scheduled_for_deletion";
+    if connection.query(&format!("SELECT 1 FROM {} LIMIT 1", scan(working, table)))?.is_empty() {
+        return Ok(());
     }
+    let attached = connection.attach(&working.to_string_lossy(), "TYPE sqlite, BUSY_TIMEOUT 5000")?;
+    connection.execute(&format!("DELETE FROM {}.{table}", identifier(attached.name())))?;
     Ok(attached.detach()?)
 }
 
@@ -167,20 +166,17 @@ fn renew_schema_version(connection: &Connection, working: &Path) -> Result<(), L
 /// # Errors
 /// DuckDB's.
 pub fn inlined(connection: &Connection, working: &Path) -> Result<Vec<String>, LakeError> {
-    let attached = connection.attach(&working.to_string_lossy(), "TYPE sqlite, READ_ONLY, BUSY_TIMEOUT 5000")?;
     let tables = connection.query(&format!(
-        "SELECT table_name FROM duckdb_tables() WHERE database_name = {} AND starts_with(table_name, 'ducklake_inlined_') \
-         AND table_name <> 'ducklake_inlined_data_tables' ORDER BY table_name",
-        literal(attached.name())
+        "SELECT name FROM {} WHERE type = 'table' AND starts_with(name, 'ducklake_inlined_') \
+         AND name <> 'ducklake_inlined_data_tables' ORDER BY name",
+        scan(working, "sqlite_master")
     ))?;
     let mut inlined = Vec::new();
     for table in tables {
-        let (database, name) = (identifier(attached.name()), table.text(0)?);
-        let some = connection.query(&format!("SELECT 1 FROM {database}.{} LIMIT 1", identifier(name)))?;
-        if !some.is_empty() {
+        let name = table.text(0)?;
+        if !connection.query(&format!("SELECT 1 FROM {} LIMIT 1", scan(working, name)))?.is_empty() {
             inlined.push(name.to_owned());
         }
     }
-    attached.detach()?;
     Ok(inlined)
 }

@@ -153,7 +153,7 @@ impl From<EngineError> for Error {
                 error.message,
                 "open the database again, and keep one connection open while you use fdl.",
             ),
-            EngineErrorKind::Other => Self::new(
+            EngineErrorKind::NotFound | EngineErrorKind::Other => Self::new(
                 Code::DuckDb,
                 format!("DuckDB refused: {}", error.message),
                 "the message is DuckDB's; CALL fdl_status('…') shows the working copy.",

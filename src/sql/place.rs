@@ -185,7 +185,7 @@ pub(super) fn explain_format(connection: &Connection, record: &Record, error: Er
 
 fn other_format(connection: &Connection, record: &Record) -> Option<Error> {
     let (written, read) = record.ducklake.as_ref().zip(lake::session_format(connection).ok())?;
-    (*written != read).then(|| {
+    (written != read).then(|| {
         Error::new(
             Code::UnsupportedVersion,
             format!(
