@@ -11,7 +11,7 @@ use super::freeze::{FreezeOptions, freeze};
 use super::restore::restore;
 use super::working::{flush_inlined, forget_scheduled_deletions, require_no_transaction};
 use super::working_copy::{Checkout, WorkingCopy};
-use crate::engine::Connection;
+use crate::engine::{Connection, EngineError, identifier};
 use crate::format::{Author, FDL_VERSION, Record, Sha256, Timestamp, VersionId, layout};
 
 /// What a commit is asked for.
@@ -74,8 +74,9 @@ pub fn commit(
     let (comparison, warning) =
         compare_with_parent(connection, parent_catalog.as_deref(), new, checkout.published_data_path());
     let rewritten: Vec<_> = comparison.tables_that(|change| change == Change::Rewritten).collect();
-    if let (Some(parent_catalog), false) = (&parent_catalog, rewritten.is_empty()) {
-        restore(connection, copy.file(), parent_catalog, checkout, frozen.snapshot, &rewritten)?;
+    if let (Some(parent_catalog), false) = (&parent_catalog, rewritten.is_empty())
+        && restore(connection, copy.file(), parent_catalog, checkout, frozen.snapshot, &rewritten)?
+    {
         fs::remove_file(&catalog).map_err(|source| LakeError::io("remove", &catalog, source))?;
         frozen = Frozen::make(connection, copy, checkout, &catalog, options)?;
     }
@@ -98,6 +99,7 @@ pub fn commit(
     checkout.snapshot = frozen.snapshot;
     let nothing_new = comparison.is_same() && warning.is_none();
     if !nothing_new || request.force {
+        require_readable(connection, &catalog, &frozen.contents)?;
         write_version(&scratch, &frozen.contents, &commit.description, &request, parent)?;
         copy.keep_version(&scratch, request.id)?;
         checkout.local.push(request.id);
@@ -152,6 +154,25 @@ fn compare_with_parent(
         Ok(comparison) => (comparison, None),
         Err(error) => (Comparison::default(), Some(format!("the parent could not be compared: {error}"))),
     }
+}
+
+/// Attaches a catalog as a reader would, before anybody can come to depend on it.
+fn require_readable(connection: &Connection, catalog: &Path, contents: &Contents) -> Result<(), LakeError> {
+    let unreadable = |error: EngineError| LakeError::Corrupt {
+        object: "the frozen catalog".to_owned(),
+        why: format!("DuckLake does not read it: {error}"),
+    };
+    let target = format!("ducklake:{}", catalog.to_string_lossy());
+    let lake = connection.attach(&target, "READ_ONLY, DATA_PATH './', OVERRIDE_DATA_PATH true").map_err(unreadable)?;
+    for (schema, table) in contents.tables() {
+        let name = format!("{}.{}.{}", identifier(lake.name()), identifier(schema), identifier(&table.name));
+        let columns = connection.column_names(&format!("SELECT * FROM {name} LIMIT 0")).map_err(unreadable)?;
+        if columns.iter().ne(table.definition.columns.iter().map(|column| &column.name)) {
+            let why = format!("DuckLake reads other columns of {schema}.{} than it holds", table.name);
+            return Err(LakeError::Corrupt { object: "the frozen catalog".to_owned(), why });
+        }
+    }
+    Ok(lake.detach()?)
 }
 
 fn write_version(

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::copy::{self, Tables};
 use super::{LakeError, paths};
-use crate::engine::{Connection, Row, identifier};
+use crate::engine::{Connection, EngineErrorKind, Row, identifier};
 
 /// Everything in a frozen catalog, in catalog order.
 #[derive(Debug, Clone, Default)]
@@ -145,13 +145,15 @@ impl Contents {
 /// # Errors
 /// [`LakeError::Corrupt`] for a file that is no DuckLake catalog, or DuckDB's.
 pub fn read_contents(connection: &Connection, frozen: &Path) -> Result<Contents, LakeError> {
-    let attached = connection.attach(&frozen.to_string_lossy(), "TYPE duckdb, READ_ONLY")?;
+    let corrupt = |why: String| LakeError::Corrupt { object: frozen.to_string_lossy().into_owned(), why };
+    let attached = connection.attach(&frozen.to_string_lossy(), "TYPE duckdb, READ_ONLY");
+    let attached = attached.map_err(|error| match error.kind {
+        EngineErrorKind::Other => corrupt(error.message),
+        _ => error.into(),
+    })?;
     let tables = copy::tables(connection, attached.name())?;
     if !tables.contains_key("ducklake_snapshot") {
-        return Err(LakeError::Corrupt {
-            object: "the catalog".to_owned(),
-            why: "it is no DuckLake catalog".to_owned(),
-        });
+        return Err(corrupt("it is no DuckLake catalog".to_owned()));
     }
     let reader = Reader { connection, database: identifier(attached.name()), tables };
     let contents = reader.contents()?;

@@ -38,7 +38,8 @@ const PER_FILE: [&str; 3] =
     ["ducklake_file_column_stats", "ducklake_file_variant_stats", "ducklake_file_partition_value"];
 
 /// Makes the tables in the working catalog what they are in the frozen catalog `parent`, whose rows they hold in other
-/// files. `snapshot` is the working catalog's snapshot that was compared.
+/// files. `snapshot` is the working catalog's snapshot that was compared. Returns whether there was anything to do: a table
+/// of the parent that lives on under another name cannot be given back its own, and the new table keeps its files.
 ///
 /// # Errors
 /// [`LakeError::InTransaction`] when the working catalog has moved on since, or DuckDB's; nothing is changed then.
@@ -49,7 +50,7 @@ pub fn restore(
     checkout: &Checkout,
     snapshot: i64,
     tables: &[&TableChange],
-) -> Result<(), LakeError> {
+) -> Result<bool, LakeError> {
     let target = connection.attach(&working.to_string_lossy(), "TYPE sqlite, BUSY_TIMEOUT 5000")?;
     let source = connection.attach(&parent.to_string_lossy(), "TYPE duckdb, READ_ONLY")?;
     let transaction = connection.begin()?;
@@ -57,11 +58,18 @@ pub fn restore(
     if restore.last_snapshot != snapshot {
         return Err(LakeError::InTransaction { path: working.to_owned() });
     }
-    restore.run(tables)?;
+    let mut pairs = Vec::new();
+    for table in tables {
+        pairs.extend(restore.pair(table)?.map(|pair| (*table, pair)));
+    }
+    let restored = !pairs.is_empty();
+    if restored {
+        restore.run(&pairs)?;
+    }
     transaction.commit()?;
     source.detach()?;
     target.detach()?;
-    Ok(())
+    Ok(restored)
 }
 
 struct Restore<'a> {
@@ -115,14 +123,13 @@ impl<'a> Restore<'a> {
         Ok(self.connection.execute(sql)?)
     }
 
-    fn run(&self, tables: &[&TableChange]) -> Result<(), LakeError> {
+    fn run(&self, tables: &[(&TableChange, Pair)]) -> Result<(), LakeError> {
         let mut file_id = self.next_file_id;
         let mut changes = Vec::new();
-        for table in tables {
-            let pair = self.pair(table)?;
-            self.end(&pair)?;
-            file_id = self.begin(&pair, file_id)?;
-            self.statistics(&pair)?;
+        for (table, pair) in tables {
+            self.end(pair)?;
+            file_id = self.begin(pair, file_id)?;
+            self.statistics(pair)?;
             changes.push(if pair.now == pair.then {
                 format!("altered_table:{0},deleted_from_table:{0},inserted_into_table:{0}", pair.then)
             } else {
@@ -146,7 +153,8 @@ impl<'a> Restore<'a> {
         ))
     }
 
-    fn pair(&self, table: &TableChange) -> Result<Pair, LakeError> {
+    /// Nothing when the table of the parent lives on under another name.
+    fn pair(&self, table: &TableChange) -> Result<Option<Pair>, LakeError> {
         let ids = |database: &str| -> Result<Row, LakeError> {
             Ok(self.connection.row(&format!(
                 "SELECT t.table_id::BIGINT, t.schema_id::BIGINT FROM {database}.ducklake_table t \
@@ -157,7 +165,12 @@ impl<'a> Restore<'a> {
             ))?)
         };
         let (now, then) = (ids(&self.to)?, ids(&self.from)?);
-        Ok(Pair { now: now.integer(0)?, then: then.integer(0)?, schema: now.integer(1)? })
+        let pair = Pair { now: now.integer(0)?, then: then.integer(0)?, schema: now.integer(1)? };
+        let alive = self.connection.query(&format!(
+            "SELECT 1 FROM {}.ducklake_table WHERE table_id = {} AND end_snapshot IS NULL LIMIT 1",
+            self.to, pair.then
+        ))?;
+        Ok((pair.now == pair.then || alive.is_empty()).then_some(pair))
     }
 
     /// Ends everything that the table is now.

@@ -99,7 +99,14 @@ impl WorkingCopy {
         &self.file
     }
 
-    /// The folder of a version beside the working catalog.
+    impl Drop for WorkingCopy {
+    fn drop(&mut self) {
+        // What cannot be taken away now is taken away after the next call; it harms nobody.
+        let _ = self.tidy();
+    }
+}
+
+/// The folder of a version beside the working catalog.
     pub fn version(&self, id: VersionId) -> PathBuf {
         version_folder(&self.file, id)
     }
@@ -142,17 +149,30 @@ impl WorkingCopy {
         read_checkout(&self.file, mark)
     }
 
-    /// Writes that this checkout is in force, and removes the files and versions it does not need.
+    /// Writes that this checkout is in force. Versions that it does not need go when the call has ended.
     ///
     /// # Errors
     /// The system's.
     pub fn save(&self, checkout: &Checkout) -> Result<(), LakeError> {
-        self.write(&State { fdl: FDL_VERSION.to_owned(), current: Some(checkout.clone()), next: None })?;
+        self.write(&State { fdl: FDL_VERSION.to_owned(), current: Some(checkout.clone()), next: None })
+    }
+
+    /// Takes away what no checkout needs: scratch files, versions of former checkouts, and the whole folder when there is
+    /// no working copy after all.
+    fn tidy(&self) -> Result<(), LakeError> {
+        let state = match read_state(&self.file) {
+            Ok(state) => state,
+            Err(LakeError::NotACheckout { .. }) => return remove_folder(&self.folder),
+            // A damaged state may be mended by hand, and then needs what it names.
+            Err(_) => return Ok(()),
+        };
         remove_folder(&self.folder.join("tmp"))?;
-        let needed: Vec<PathBuf> =
-            checkout.local.iter().copied().chain(checkout.base).map(|id| self.version(id)).collect();
-        let versions = self.folder.join("versions");
-        let Ok(entries) = fs::read_dir(&versions) else { return Ok(()) };
+        let checkouts = [&state.current, &state.next].into_iter().flatten();
+        let needed: Vec<PathBuf> = checkouts
+            .flat_map(|checkout| checkout.local.iter().copied().chain(checkout.base))
+            .map(|id| self.version(id))
+            .collect();
+        let Ok(entries) = fs::read_dir(self.folder.join("versions")) else { return Ok(()) };
         for entry in entries.flatten() {
             if !needed.contains(&entry.path()) {
                 remove_folder(&entry.path())?;
@@ -203,6 +223,13 @@ impl WorkingCopy {
     }
 }
 
+impl Drop for WorkingCopy {
+    fn drop(&mut self) {
+        // What cannot be taken away now is taken away after the next call; it harms nobody.
+        let _ = self.tidy();
+    }
+}
+
 /// The folder of a version beside the working catalog `file`.
 pub fn version_folder(file: &Path, id: VersionId) -> PathBuf {
     folder(file).join("versions").join(id.to_string())
@@ -220,6 +247,15 @@ fn folder(file: &Path) -> PathBuf {
 /// # Errors
 /// [`LakeError::NotACheckout`] where there is none, [`LakeError::Corrupt`] for a damaged state.
 pub fn read_checkout(file: &Path, mark: Option<&str>) -> Result<Checkout, LakeError> {
+    let state = read_state(file)?;
+    let known = [state.next, state.current].into_iter().flatten().find(|known| Some(known.mark.as_str()) == mark);
+    known.ok_or_else(|| match mark {
+        Some(_) => corrupt(file, "it belongs to another catalog than the one beside it".to_owned()),
+        None => LakeError::NotACheckout { given: file.to_string_lossy().into_owned() },
+    })
+}
+
+fn read_state(file: &Path) -> Result<State, LakeError> {
     let path = folder(file).join(STATE);
     let text = match fs::read(&path) {
         Ok(text) => text,
@@ -228,14 +264,13 @@ pub fn read_checkout(file: &Path, mark: Option<&str>) -> Result<Checkout, LakeEr
         }
         Err(error) => return Err(LakeError::io("read", &path, error)),
     };
-    let corrupt = |why: String| LakeError::Corrupt { object: path.to_string_lossy().into_owned(), why };
-    let state: State = serde_json::from_slice(&text).map_err(|error| corrupt(error.to_string()))?;
+    let state: State = serde_json::from_slice(&text).map_err(|error| corrupt(file, error.to_string()))?;
     supported(STATE, &state.fdl)?;
-    let known = [state.next, state.current].into_iter().flatten().find(|known| Some(known.mark.as_str()) == mark);
-    known.ok_or_else(|| match mark {
-        Some(_) => corrupt("it belongs to another catalog than the one beside it".to_owned()),
-        None => LakeError::NotACheckout { given: file.to_string_lossy().into_owned() },
-    })
+    Ok(state)
+}
+
+fn corrupt(file: &Path, why: String) -> LakeError {
+    LakeError::Corrupt { object: folder(file).join(STATE).to_string_lossy().into_owned(), why }
 }
 
 /// Makes a file or folder durable.

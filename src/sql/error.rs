@@ -77,6 +77,9 @@ impl Code {
     }
 }
 
+/// How many characters of a sentence, or of a hint, are shown at the most.
+const LONGEST: usize = 1000;
+
 /// Why a command could not do what it was asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
@@ -108,7 +111,13 @@ impl Error {
 
     /// The line that DuckDB shows.
     pub fn message(&self, function: &str) -> String {
-        format!("{function}: {} [{}]. Hint: {}", self.sentence, self.code.as_str(), self.hint)
+        // A location, a path or DuckDB's own words can be of any length.
+        let mut sentence: String = self.sentence.chars().take(LONGEST).collect();
+        if sentence.len() < self.sentence.len() {
+            sentence.push('…');
+        }
+        let hint: String = self.hint.chars().take(LONGEST).collect();
+        format!("{function}: {} [{}]. Hint: {hint}", sentence.trim_end_matches(['.', '!']), self.code.as_str())
     }
 
     pub(super) fn panicked() -> Self {

@@ -144,6 +144,10 @@ fn fetch(
 fn require_hash(file: &Path, opened: &Opened) -> Result<(), Error> {
     let found = match Sha256::of_file(file) {
         Ok((found, _)) => found,
+        Err(source) if source.kind() == std::io::ErrorKind::NotFound => {
+            let why = "it is missing, although version.json names it".to_owned();
+            return Err(RepoError::Corrupt { object: file.to_string_lossy().into_owned(), why }.into());
+        }
         Err(source) => return Err(RepoError::Local { path: file.to_owned(), source }.into()),
     };
     if found == opened.record.sha256 {
