@@ -99,14 +99,7 @@ impl WorkingCopy {
         &self.file
     }
 
-    impl Drop for WorkingCopy {
-    fn drop(&mut self) {
-        // What cannot be taken away now is taken away after the next call; it harms nobody.
-        let _ = self.tidy();
-    }
-}
-
-/// The folder of a version beside the working catalog.
+    /// The folder of a version beside the working catalog.
     pub fn version(&self, id: VersionId) -> PathBuf {
         version_folder(&self.file, id)
     }
