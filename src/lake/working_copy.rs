@@ -68,6 +68,8 @@ struct State {
 pub struct WorkingCopy {
     file: PathBuf,
     folder: PathBuf,
+    /// Whether the folder was made by this call.
+    is_new: bool,
     /// Released with the value, or with the process.
     _lock: File,
 }
@@ -79,6 +81,7 @@ impl WorkingCopy {
     /// [`LakeError::Busy`] while another call holds it, or the system's.
     pub fn lock(file: &Path) -> Result<Self, LakeError> {
         let folder = folder(file);
+        let is_new = !folder.exists();
         fs::create_dir_all(&folder).map_err(|source| LakeError::io("create", &folder, source))?;
         let path = folder.join("lock");
         let lock = File::options()
@@ -88,7 +91,7 @@ impl WorkingCopy {
             .open(&path)
             .map_err(|source| LakeError::io("open", &path, source))?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self { file: file.to_owned(), folder, _lock: lock }),
+            Ok(()) => Ok(Self { file: file.to_owned(), folder, is_new, _lock: lock }),
             Err(TryLockError::WouldBlock) => Err(LakeError::Busy { path: file.to_owned() }),
             Err(TryLockError::Error(source)) => Err(LakeError::io("lock", &path, source)),
         }
@@ -155,8 +158,8 @@ impl WorkingCopy {
     fn tidy(&self) -> Result<(), LakeError> {
         let state = match read_state(&self.file) {
             Ok(state) => state,
-            Err(LakeError::NotACheckout { .. }) => return remove_folder(&self.folder),
-            // A damaged state may be mended by hand, and then needs what it names.
+            Err(LakeError::NotACheckout { .. }) if self.is_new => return remove_folder(&self.folder),
+            // A lost or damaged state may be mended by hand, and then needs what it names.
             Err(_) => return Ok(()),
         };
         remove_folder(&self.folder.join("tmp"))?;

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio::runtime::{Builder, Runtime};
 
 use super::Error;
 use crate::engine::{Engine, Lease};
 use crate::format::{RefName, SystemClock, SystemRandom, VersionId, VersionIds};
+use crate::host::RunningHost;
 
 /// A version that was attached read-only.
 #[derive(Debug, Clone)]
@@ -38,6 +39,8 @@ struct Inner {
     ids: VersionIds,
     /// The versions that `fdl_attach` attached, by alias in lower case.
     attached: Mutex<BTreeMap<String, Published>>,
+    /// The hosts that run, with the location of what each serves. They end with the database.
+    hosts: Mutex<Vec<(RunningHost, String)>>,
 }
 
 impl Context {
@@ -47,7 +50,15 @@ impl Context {
     /// None today; what is made once for each database may fail.
     pub fn new(engine: Engine) -> Result<Self, Error> {
         let ids = VersionIds::new(Arc::new(SystemClock), Arc::new(SystemRandom));
-        Ok(Self { inner: Arc::new(Inner { engine, clock: SystemClock, ids, attached: Mutex::default() }) })
+        Ok(Self {
+            inner: Arc::new(Inner {
+                engine,
+                clock: SystemClock,
+                ids,
+                attached: Mutex::default(),
+                hosts: Mutex::default(),
+            }),
+        })
     }
 
     /// A connection to the user's database, for the length of a command.
@@ -80,24 +91,55 @@ impl Context {
         attached.get(&alias.to_lowercase()).filter(|published| published.catalog == catalog).cloned()
     }
 
+    /// The engine, for what goes on behind the commands.
+    pub fn engine(&self) -> &Engine {
+        &self.inner.engine
+    }
+
+    fn hosts(&self) -> MutexGuard<'_, Vec<(RunningHost, String)>> {
+        self.inner.hosts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a host running until it is taken or the database closes.
+    pub fn add_host(&self, host: RunningHost, repository: String) {
+        self.hosts().push((host, repository));
+    }
+
+    /// Looks at every host that runs.
+    pub fn each_host<T>(&self, look: impl Fn(&RunningHost, &str) -> T) -> Vec<T> {
+        self.hosts().iter().map(|(host, repository)| look(host, repository)).collect()
+    }
+
+    /// Takes the host on an address, or all.
+    pub fn take_hosts(&self, address: Option<&str>) -> Vec<RunningHost> {
+        let mut hosts = self.hosts();
+        let (taken, kept) = std::mem::take(&mut *hosts)
+            .into_iter()
+            .partition(|(host, _)| address.is_none_or(|address| host.address().to_string() == address));
+        *hosts = kept;
+        let taken: Vec<(RunningHost, String)> = taken;
+        taken.into_iter().map(|(host, _)| host).collect()
+    }
+
     /// Runs a store's work to its end on the runtime that all databases of the process share.
     ///
     /// # Errors
     /// FDL-DUCKDB when the system gives no threads.
     pub fn block_on<F: Future>(&self, work: F) -> Result<F::Output, Error> {
+        Ok(self.runtime()?.block_on(work))
+    }
+
+    /// The runtime.
+    ///
+    /// # Errors
+    /// FDL-DUCKDB when the system gives no threads.
+    pub fn runtime(&self) -> Result<&'static Runtime, Error> {
         static RUNTIME: OnceLock<Runtime> = OnceLock::new();
-        let runtime = match RUNTIME.get() {
-            Some(runtime) => runtime,
-            None => {
-                let made = Builder::new_multi_thread()
-                    .worker_threads(2)
-                    .thread_name("fdl-store")
-                    .enable_all()
-                    .build()
-                    .map_err(Error::no_threads)?;
-                RUNTIME.get_or_init(|| made)
-            }
-        };
-        Ok(runtime.block_on(work))
+        if let Some(runtime) = RUNTIME.get() {
+            return Ok(runtime);
+        }
+        let made = Builder::new_multi_thread().worker_threads(2).thread_name("fdl-store").enable_all().build();
+        let made = made.map_err(Error::no_threads)?;
+        Ok(RUNTIME.get_or_init(|| made))
     }
 }
