@@ -7,6 +7,7 @@
 """
 
 import argparse
+import os
 import re
 import subprocess
 import sys
@@ -54,10 +55,16 @@ def stages(kinds):
         yield "test/scenarios", [python, "-m", "pytest", "-c", "test/pytest.ini", "test/scenarios"], pytest, 30
 
 
+def environment():
+    """What the Rust tests are told: where the S3 server is, when it has been fetched. They say so when they run without it."""
+    moto = layout.VENV / "bin" / "moto_server"
+    return {**os.environ, **({"FDL_TEST_MOTO": str(moto)} if moto.exists() else {})}
+
+
 def run(command, read, minutes):
     """Runs one kind with its output shown as it comes: (passed, failed, skipped)."""
     process = subprocess.Popen(command, cwd=layout.ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                               text=True, errors="replace", bufsize=1)
+                               text=True, errors="replace", bufsize=1, env=environment())
     late = threading.Event()
 
     def stop():

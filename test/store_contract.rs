@@ -4,26 +4,41 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+#[path = "support/moto.rs"]
+mod moto;
+
 use bytes::Bytes;
 use fdl::store::{Body, ConditionalWrite, ETag, FolderStore, MemoryStore, Store, StoreError};
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt};
 use tempfile::TempDir;
 
-/// A store that is empty, and what it needs to stay.
+/// A store that is empty, and what it needs to stay; none when the parts for it are not there.
+type FreshStore = Option<Fresh>;
+
 struct Fresh {
     store: Arc<dyn Store>,
     _folder: Option<TempDir>,
 }
 
-fn memory() -> Fresh {
-    Fresh { store: Arc::new(MemoryStore::new()), _folder: None }
+async fn memory() -> FreshStore {
+    Some(Fresh { store: Arc::new(MemoryStore::new()), _folder: None })
 }
 
-fn folder() -> Fresh {
+async fn folder() -> FreshStore {
     let folder = TempDir::new().unwrap();
     // One that does not exist: the first write makes it.
     let root = folder.path().join("my data/répertoire");
-    Fresh { store: Arc::new(FolderStore::open(root.to_str().unwrap()).unwrap()), _folder: Some(folder) }
+    Some(Fresh { store: Arc::new(FolderStore::open(root.to_str().unwrap()).unwrap()), _folder: Some(folder) })
+}
+
+async fn s3() -> FreshStore {
+    let store = moto::bucket("lake/with a prefix/日本").await?;
+    Some(Fresh { store: Arc::new(store), _folder: None })
+}
+
+async fn s3_root() -> FreshStore {
+    let store = moto::bucket("").await?;
+    Some(Fresh { store: Arc::new(store), _folder: None })
 }
 
 /// Each promise is one test of each store.
@@ -33,7 +48,7 @@ macro_rules! contract {
             $(
                 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
                 async fn $promise() {
-                    let fresh = super::$store();
+                    let Some(fresh) = super::$store().await else { return };
                     super::$promise(std::sync::Arc::clone(&fresh.store)).await;
                 }
             )*
@@ -60,12 +75,15 @@ macro_rules! contract {
             keeps_a_failed_put_from_sight
             downloads
             settles
+            deletes_many
         }
     };
 }
 
 contract!(memory);
 contract!(folder);
+contract!(s3);
+contract!(s3_root);
 
 const WRITTEN: ConditionalWrite = ConditionalWrite::Written;
 const REFUSED: ConditionalWrite = ConditionalWrite::Refused;
@@ -395,4 +413,23 @@ async fn settles(store: Arc<dyn Store>) {
     put(&*store, "data/main/t/x.parquet", "12345").await;
     let meta = store.settle("data/main/t/x.parquet").await.unwrap();
     assert_eq!((meta.key.as_str(), meta.size), ("data/main/t/x.parquet", 5));
+}
+
+async fn deletes_many(store: Arc<dyn Store>) {
+    let names: Vec<_> = (0..1100).map(|number| format!("data/main/t & <u>/{number:04} 町.parquet")).collect();
+    put(&*store, "kept", "x").await;
+    let some = names.iter().step_by(100);
+    for name in some.clone() {
+        put(&*store, name, "x").await;
+    }
+    let asked = futures::stream::iter(names.clone()).boxed();
+    let gone: Vec<String> = store.delete_all(asked).try_collect().await.unwrap();
+    assert_eq!(gone, names);
+    assert_eq!(keys(&*store, "").await, set(["kept"]));
+
+    let asked = futures::stream::iter(["kept".to_owned(), "../kept".to_owned(), "absent".to_owned()]).boxed();
+    let answers: Vec<_> = store.delete_all(asked).collect().await;
+    let errors: Vec<_> = answers.iter().filter_map(|answer| answer.as_ref().err()).collect();
+    assert!(matches!(errors[..], [StoreError::BadKey { .. }]), "{errors:?}");
+    assert_eq!(keys(&*store, "").await, set([]));
 }

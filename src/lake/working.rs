@@ -171,10 +171,25 @@ pub fn inlined(connection: &Connection, working: &Path) -> Result<Vec<String>, L
          AND name <> 'ducklake_inlined_data_tables' ORDER BY name",
         scan(working, "sqlite_master")
     ))?;
+    let live =
+        |key: &str, table: &str| format!("SELECT {key} FROM {} WHERE end_snapshot IS NULL", scan(working, table));
     let mut inlined = Vec::new();
     for table in tables {
+        // Rows of tables that were dropped, and deletions from files that were replaced, stay behind and are no rows.
         let name = table.text(0)?;
-        if !connection.query(&format!("SELECT 1 FROM {} LIMIT 1", scan(working, name)))?.is_empty() {
+        let (number, counts) =
+            match (name.strip_prefix("ducklake_inlined_data_"), name.strip_prefix("ducklake_inlined_delete_")) {
+                (Some(rest), _) => (rest.split('_').next().unwrap_or(rest), "end_snapshot IS NULL".to_owned()),
+                (_, Some(rest)) => (rest, format!("file_id IN ({})", live("data_file_id", "ducklake_data_file"))),
+                // Of a kind that is not known: better refused than lost.
+                (None, None) => ("", "true".to_owned()),
+            };
+        let of_a_live_table = match number.parse::<i64>() {
+            Ok(number) => format!("{number} IN ({})", live("table_id", "ducklake_table")),
+            Err(_) => "true".to_owned(),
+        };
+        let rows = format!("SELECT 1 FROM {} WHERE {counts} AND {of_a_live_table} LIMIT 1", scan(working, name));
+        if !connection.query(&rows)?.is_empty() {
             inlined.push(name.to_owned());
         }
     }

@@ -6,6 +6,7 @@ use std::path::Path;
 use async_trait::async_trait;
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
+use futures::StreamExt;
 use futures::stream::BoxStream;
 
 mod error;
@@ -15,18 +16,22 @@ pub mod key;
 mod local;
 pub mod log;
 pub mod memory;
+pub mod net;
 mod object;
 mod open;
 mod request;
+pub mod s3;
 
 pub use error::{Source, StoreError};
 pub use fault::FaultStore;
 pub use folder::FolderStore;
 pub use log::LoggedStore;
 pub use memory::MemoryStore;
+pub use net::Retry;
 pub use object::{Body, ConditionalWrite, ETag, Object, ObjectMeta};
-pub use open::open;
+pub use open::{OpenOptions, open, open_with};
 pub use request::Verb;
+pub use s3::{S3Options, S3Store};
 
 /// A place that holds a repository. Keys are relative to its root and `/`-separated.
 ///
@@ -84,6 +89,12 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     /// Deletes an object. One that is not there is no error.
     async fn delete(&self, key: &str) -> Result<(), StoreError>;
+
+    /// Deletes objects, many in one request where the store can. Gives each key that is gone, in the order they came in,
+    /// and an error in the place of one (or of a whole request's) that could not be deleted; others go on.
+    fn delete_all<'a>(&'a self, keys: BoxStream<'a, String>) -> BoxStream<'a, Result<String, StoreError>> {
+        keys.then(move |key| async move { self.delete(&key).await.map(|()| key) }).boxed()
+    }
 
     /// Deletes an object only if its state is still `etag`. An object that is gone refuses.
     async fn delete_if_unchanged(&self, key: &str, etag: &ETag) -> Result<ConditionalWrite, StoreError>;

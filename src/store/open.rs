@@ -2,24 +2,41 @@
 
 use std::sync::Arc;
 
-use super::{FolderStore, Store, StoreError};
+use super::{FolderStore, S3Options, S3Store, Store, StoreError};
 
 /// What this build says of stores it does not have.
 const THIS_BUILD: &str = "this build of fdl";
 
-/// Opens the store of a location: a path (absolute, or relative to the process's current directory) or a `file://` URL.
+/// What a store may need besides its location. Each kind takes what is meant for it.
+#[derive(Debug, Clone, Default)]
+pub struct OpenOptions {
+    /// For `s3://`.
+    pub s3: S3Options,
+}
+
+/// [`open_with`] nothing but what the machine knows.
+///
+/// # Errors
+///
+/// The same.
+pub fn open(location: &str) -> Result<Arc<dyn Store>, StoreError> {
+    open_with(location, &OpenOptions::default())
+}
+
+/// Opens the store of a location: a path (absolute, or relative to the process's current directory), a `file://` URL, or
+/// an `s3://` URL.
 ///
 /// Nothing is read or written but what finding a folder takes; whether there is a repository is the caller's question.
 ///
 /// # Errors
 ///
 /// [`StoreError::BadLocation`] for what is no location, [`StoreError::Unsupported`] for a kind of store that is not there,
-/// and those of [`FolderStore::open`].
-pub fn open(location: &str) -> Result<Arc<dyn Store>, StoreError> {
+/// and those of [`FolderStore::open`] and [`S3Store::open`].
+pub fn open_with(location: &str, options: &OpenOptions) -> Result<Arc<dyn Store>, StoreError> {
     let unsupported = |action| Err(StoreError::Unsupported { store: THIS_BUILD, action });
     match scheme(location).as_deref() {
         None | Some("file") => Ok(Arc::new(FolderStore::open(location)?)),
-        Some("s3") => unsupported("open s3:// locations: they are not in this build yet"),
+        Some("s3") => Ok(Arc::new(S3Store::open(location, &options.s3)?)),
         Some("http" | "https") => unsupported("open http:// and https:// locations: they are not in this build yet"),
         Some(_) => unsupported("open a location of this kind: it knows folders, file://, s3://, http:// and https://"),
     }
@@ -48,7 +65,7 @@ mod tests {
 
     #[test]
     fn says_what_is_not_there_yet() {
-        for url in ["s3://bucket/x", "https://example.org/x", "HTTP://example.org", "gs://bucket/x"] {
+        for url in ["https://example.org/x", "HTTP://example.org", "gs://bucket/x"] {
             assert!(matches!(open(url), Err(StoreError::Unsupported { .. })), "{url}");
         }
         assert!(matches!(open(""), Err(StoreError::BadLocation { .. })));

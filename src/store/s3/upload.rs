@@ -1,0 +1,229 @@
+//! Large files: in parts, a few at a time, in bounded memory.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures::TryStreamExt;
+use futures::stream::FuturesUnordered;
+use object_store::{Attributes, MultipartUpload, ObjectStore, ObjectStoreExt, PutMultipartOptions, PutOptions};
+use tokio::fs::File;
+use tokio::io::{AsyncReadExt, BufReader};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::bucket::Bucket;
+use super::fault::fault;
+use super::service::Cause;
+use crate::store::StoreError;
+use crate::store::local::local_error;
+use crate::store::net::failed;
+
+/// The size of a part, and of the largest file that is sent in one request.
+const PART: u64 = 8 << 20;
+/// How many parts a file may have.
+const MOST_PARTS: u64 = 10_000;
+/// How many parts of one file are under way at a time.
+const AT_ONCE: usize = 4;
+/// How much of all files together is in memory, in MiB: half of what fdl may take.
+const BUDGET: u32 = 128;
+const MIB: u64 = 1 << 20;
+
+/// The memory that uploads share.
+#[derive(Debug, Clone)]
+pub(super) struct Budget(Arc<Semaphore>);
+
+impl Budget {
+    pub(super) fn new() -> Self {
+        Self(Arc::new(Semaphore::new(BUDGET as usize)))
+    }
+
+    /// Waits until there is room for so many bytes. More than the whole budget takes all of it.
+    async fn take(&self, bytes: u64) -> Option<OwnedSemaphorePermit> {
+        let mib = u32::try_from(bytes.div_ceil(MIB)).unwrap_or(BUDGET).clamp(1, BUDGET);
+        // Never closed.
+        Arc::clone(&self.0).acquire_many_owned(mib).await.ok()
+    }
+}
+
+/// One file that is sent to one key.
+pub(super) struct Upload<'a> {
+    pub(super) bucket: &'a Bucket,
+    pub(super) budget: &'a Budget,
+    pub(super) key: &'a str,
+    pub(super) target: &'a object_store::path::Path,
+    pub(super) attributes: Attributes,
+}
+
+impl Upload<'_> {
+    fn fault(&self, error: object_store::Error) -> StoreError {
+        fault(self.key, "write", Cause::of(error), self.bucket.is_anonymous())
+    }
+
+    /// Sends a file.
+    pub(super) async fn send(&self, path: &Path) -> Result<(), StoreError> {
+        let local = |error| local_error(path, "read", error);
+        let file = File::open(path).await.map_err(local)?;
+        let meta = file.metadata().await.map_err(local)?;
+        if !meta.is_file() {
+            return Err(failed(&path.display().to_string(), "read", "it is no file"));
+        }
+        let mut source = FileParts { file: BufReader::new(file), path: path.to_owned() };
+        match meta.len() {
+            size if size <= PART => {
+                let permit = self.budget.take(size).await;
+                let bytes = source.next(size).await?;
+                let options = PutOptions { attributes: self.attributes.clone(), ..PutOptions::default() };
+                let sent = self.bucket.s3.put_opts(self.target, bytes.into(), options).await;
+                drop(permit);
+                sent.map(drop).map_err(|error| self.fault(error))
+            }
+            size => self.send_parts(&mut source, size).await,
+        }
+    }
+
+    async fn send_parts(&self, source: &mut FileParts, size: u64) -> Result<(), StoreError> {
+        let options = PutMultipartOptions { attributes: self.attributes.clone(), ..PutMultipartOptions::default() };
+        let upload = self.bucket.s3.put_multipart_opts(self.target, options).await;
+        let mut upload = upload.map_err(|error| self.fault(error))?;
+        let sent = match self.parts(&mut *upload, source, size).await {
+            Ok(()) => self.complete(&mut *upload, size).await,
+            Err(error) => Err(error),
+        };
+        if sent.is_err() {
+            // What cannot be taken back now is taken back by a sweep, or by the bucket's own rules.
+            drop(upload.abort().await);
+        }
+        sent
+    }
+
+    async fn parts(
+        &self,
+        upload: &mut dyn MultipartUpload,
+        source: &mut FileParts,
+        size: u64,
+    ) -> Result<(), StoreError> {
+        let part = size.div_ceil(MOST_PARTS).next_multiple_of(MIB).max(PART);
+        let mut under_way = FuturesUnordered::new();
+        let mut left = size;
+        while left > 0 {
+            if under_way.len() >= AT_ONCE {
+                under_way.try_next().await?;
+            }
+            let length = left.min(part);
+            let permit = loop {
+                // Parts that wait for room must not keep others from ending.
+                tokio::select! {
+                    permit = self.budget.take(length) => break permit,
+                    Some(done) = futures::StreamExt::next(&mut under_way), if !under_way.is_empty() => done?,
+                }
+            };
+            let bytes = source.next(length).await?;
+            left -= length;
+            let sending = upload.put_part(bytes.into());
+            under_way.push(async move {
+                let sent = sending.await;
+                drop(permit);
+                sent.map_err(|error| self.fault(error))
+            });
+        }
+        while under_way.try_next().await?.is_some() {}
+        Ok(())
+    }
+
+    /// Puts the parts together. The answer may be lost, and then a second request finds no upload any more.
+    async fn complete(&self, upload: &mut dyn MultipartUpload, size: u64) -> Result<(), StoreError> {
+        let mut again = Again::new();
+        let cause = loop {
+            match upload.complete().await.map_err(Cause::of) {
+                Ok(_) => return Ok(()),
+                Err(cause) if again.wait(&cause).await => {}
+                Err(cause) => break cause,
+            }
+        };
+        match self.bucket.s3.head(self.target).await {
+            // The key of a large file names its content or its version, so this is ours.
+            Ok(meta) if meta.size == size => Ok(()),
+            _ => match fault(self.key, "write", cause, self.bucket.is_anonymous()) {
+                // Would speak of the object.
+                StoreError::NotFound { key } => Err(failed(&key, "write", "the upload was ended by somebody else")),
+                error => Err(error),
+            },
+        }
+    }
+}
+
+/// A few more tries of a request that S3 may answer with 200 and then, in the content, with an error that passes.
+pub(super) struct Again(Duration);
+
+impl Again {
+    pub(super) fn new() -> Self {
+        Self(Duration::from_millis(500))
+    }
+
+    /// Waits, when another try may help.
+    pub(super) async fn wait(&mut self, cause: &Cause) -> bool {
+        let may_help = matches!(cause, Cause::Other(error) if passes(error)) && self.0 < Duration::from_secs(8);
+        if may_help {
+            tokio::time::sleep(self.0).await;
+            self.0 *= 2;
+        }
+        may_help
+    }
+}
+
+fn passes(error: &object_store::Error) -> bool {
+    let text = error.to_string();
+    text.contains("InternalError") || text.contains("SlowDown")
+}
+
+/// A file that is read from its first byte to its last.
+struct FileParts {
+    file: BufReader<File>,
+    path: PathBuf,
+}
+
+impl FileParts {
+    /// The next part, which is as long as this.
+    async fn next(&mut self, length: u64) -> Result<Bytes, StoreError> {
+        let local = |error| local_error(&self.path, "read", error);
+        let size = usize::try_from(length).unwrap_or(usize::MAX);
+        let mut bytes = BytesMut::with_capacity(size);
+        while bytes.len() < size {
+            let left = (size - bytes.len()) as u64;
+            let read = (&mut self.file).take(left).read_buf(&mut bytes).await.map_err(local)?;
+            if read == 0 {
+                return Err(failed(&self.path.display().to_string(), "read", "it became shorter while it was read"));
+            }
+        }
+        Ok(bytes.freeze())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn uploads_share_their_memory() {
+        let budget = Budget::new();
+        let whole = budget.take(u64::MAX).await.unwrap();
+        assert_eq!(budget.0.available_permits(), 0);
+        drop(whole);
+        let _one = budget.take(1).await.unwrap();
+        let _part = budget.take(PART).await.unwrap();
+        assert_eq!(budget.0.available_permits(), 128 - 1 - 8);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tries_again_after_an_error_that_passes() {
+        let cause = |text: &'static str| Cause::of(object_store::Error::Generic { store: "S3", source: text.into() });
+        let mut again = Again::new();
+        assert!(!again.wait(&cause("AccessDenied")).await);
+        let mut tries = 0;
+        while again.wait(&cause("SlowDown")).await {
+            tries += 1;
+        }
+        assert_eq!(tries, 4);
+    }
+}
