@@ -277,22 +277,30 @@ impl<'a> Restore<'a> {
         let columns: Vec<&str> = to.iter().filter(|column| from.contains(column)).map(String::as_str).collect();
         let names_files = matches!(table, "ducklake_data_file" | "ducklake_delete_file");
         let by_url = self.checkout.published_at.as_deref().filter(|_| names_files);
-        let by_url = by_url.map(|url| paths::published(&self.from, url));
+        // A file that this working copy wrote itself may not be published yet, and is here.
+        let written_here = format!(
+            "EXISTS (SELECT 1 FROM {}.{table} w WHERE w.table_id = r.table_id AND w.path = r.path AND w.path_is_relative)",
+            self.to
+        );
+        let by_url = by_url.map(|url| {
+            let url = paths::published(&self.from, url);
+            (format!("CASE WHEN {written_here} THEN r.path ELSE {url} END"), written_here)
+        });
         let values: Vec<String> = columns
             .iter()
-            .map(|column| match (*column, pair) {
-                ("begin_snapshot", Some(_)) => self.snapshot().to_string(),
-                ("end_snapshot", Some(_)) => "NULL".to_owned(),
-                ("schema_id", Some(pair)) => pair.schema.to_string(),
-                ("path", Some(pair)) if table == "ducklake_table" => self.table_folder(pair, "absolute", "r.path"),
-                ("path_is_relative", Some(pair)) if table == "ducklake_table" => {
+            .map(|column| match (*column, pair, &by_url) {
+                ("path", Some(_), Some((path, _))) => path.clone(),
+                ("path_is_relative", Some(_), Some((_, relative))) => relative.clone(),
+                ("begin_snapshot", Some(_), _) => self.snapshot().to_string(),
+                ("end_snapshot", Some(_), _) => "NULL".to_owned(),
+                ("schema_id", Some(pair), _) => pair.schema.to_string(),
+                ("path", Some(pair), _) if table == "ducklake_table" => self.table_folder(pair, "absolute", "r.path"),
+                ("path_is_relative", Some(pair), _) if table == "ducklake_table" => {
                     self.table_folder(pair, "false", "r.path_is_relative")
                 }
-                ("path", Some(_)) if by_url.is_some() => by_url.clone().unwrap_or_default(),
-                ("path_is_relative", Some(_)) if by_url.is_some() => "false".to_owned(),
-                ("data_file_id", _) if !join.is_empty() => "n.new_data_file_id".to_owned(),
-                ("delete_file_id", _) if !join.is_empty() => "m.new_delete_file_id".to_owned(),
-                (column, _) => format!("r.{}", identifier(column)),
+                ("data_file_id", _, _) if !join.is_empty() => "n.new_data_file_id".to_owned(),
+                ("delete_file_id", _, _) if !join.is_empty() => "m.new_delete_file_id".to_owned(),
+                (column, _, _) => format!("r.{}", identifier(column)),
             })
             .collect();
         let names = columns.iter().map(|column| identifier(column)).collect::<Vec<_>>().join(", ");

@@ -219,6 +219,11 @@ impl WorkingCopy {
     }
 }
 
+/// The folder beside the working catalog `file` for data files that cannot be written into the repository.
+pub fn data_folder(file: &Path) -> PathBuf {
+    folder(file).join("data")
+}
+
 impl Drop for WorkingCopy {
     fn drop(&mut self) {
         // What cannot be taken away now is taken away after the next call; it harms nobody.

@@ -39,6 +39,8 @@ struct Inner {
     ids: VersionIds,
     /// The versions that `fdl_attach` attached, by alias in lower case.
     attached: Mutex<BTreeMap<String, Published>>,
+    /// The tokens that calls gave, by location: a session that was given one need not be given it again.
+    tokens: Mutex<BTreeMap<String, String>>,
     /// The hosts that run, with the location of what each serves. They end with the database.
     hosts: Mutex<Vec<(RunningHost, String)>>,
 }
@@ -56,6 +58,7 @@ impl Context {
                 clock: SystemClock,
                 ids,
                 attached: Mutex::default(),
+                tokens: Mutex::default(),
                 hosts: Mutex::default(),
             }),
         })
@@ -89,6 +92,20 @@ impl Context {
     pub fn attached_as(&self, alias: &str, catalog: &Path) -> Option<Published> {
         let attached = self.inner.attached.lock().unwrap_or_else(PoisonError::into_inner);
         attached.get(&alias.to_lowercase()).filter(|published| published.catalog == catalog).cloned()
+    }
+
+    fn tokens(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
+        self.inner.tokens.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers the token that a call gave for a location, for the length of the session.
+    pub fn remember_token(&self, location: &str, token: &str) {
+        self.tokens().insert(location.trim_end_matches('/').to_owned(), token.to_owned());
+    }
+
+    /// The token that an earlier call gave for a location.
+    pub fn token_for(&self, location: &str) -> Option<String> {
+        self.tokens().get(location.trim_end_matches('/')).cloned()
     }
 
     /// The engine, for what goes on behind the commands.

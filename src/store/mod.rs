@@ -31,7 +31,7 @@ pub use net::Retry;
 pub use object::{Body, ConditionalWrite, ETag, Object, ObjectMeta};
 pub use open::{OpenOptions, open, open_with};
 pub use request::Verb;
-pub use s3::{S3Options, S3Store};
+pub use s3::{S3Options, S3Session, S3Store};
 
 /// A place that holds a repository. Keys are relative to its root and `/`-separated.
 ///

@@ -10,6 +10,8 @@ const THIS_BUILD: &str = "this build of fdl";
 /// What a store may need besides its location. Each kind takes what is meant for it.
 #[derive(Debug, Clone, Default)]
 pub struct OpenOptions {
+    /// For `http://` and `https://`: what is sent as `Authorization: Bearer`.
+    pub token: Option<String>,
     /// For `s3://`.
     pub s3: S3Options,
 }

@@ -33,7 +33,7 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     no_signatures(arguments.text("allowed_signers").is_some())?;
     let cache = Cache::parse(arguments.text("cache"))?;
     let connection = context.connection()?;
-    let place = find(context, &connection, arguments.positional()?)?;
+    let place = find(context, &connection, arguments)?;
     place.require_pushed(arguments, "attach")?;
     // Attached again by its own alias, a version that was found by a branch follows the branch.
     let branch = place.published.as_ref().and_then(|published| published.reference.clone());
@@ -41,7 +41,8 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
         Some(reference) => Revision::of_ref(reference),
         None => place.revision(arguments)?,
     };
-    let (repository, resolved) = context.block_on(Repository::open_at(Arc::clone(&place.store), &revision))??;
+    let (repository, resolved) =
+        context.block_on(Repository::open_at(Arc::clone(&place.access.store), &revision))??;
     lake::load_extensions(&connection)?;
     let (opened, catalog) = fetch(context, &repository, &resolved, cache)?;
     let data_path = repository.data_path();
@@ -55,6 +56,7 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     let of_this_repository = |database: &Database| {
         database.file().and_then(|file| published(context, database, &file)).is_some_and(|it| it.repository == location)
     };
+    place.access.let_duckdb_read(context, &connection)?;
     lake::free_alias(&connection, &alias, of_this_repository)?;
     lake::attach_version(&connection, &catalog.place, &alias, &data_path)
         .map_err(|error| explain_format(&connection, &opened.record, error.into()))?;

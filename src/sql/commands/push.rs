@@ -1,8 +1,7 @@
 //! `fdl_push(lake)`: publishes the versions that lie beside the working catalog.
 
 use std::fs;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 
 use super::commit::{commit, note, open_copy};
 use super::{column, text};
@@ -34,11 +33,11 @@ pub(super) const COMMAND: Command = Command {
 fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     let given = arguments.positional()?;
     let connection = context.connection()?;
-    let (store, lake) = find_lake(context, &connection, given)?;
+    let (access, lake) = find_lake(context, &connection, arguments)?;
     let (copy, mut checkout) = open_copy(&connection, &lake)?;
     let target = target(&checkout, arguments.text("ref"))?;
     let tag = arguments.text("tag").map(RefName::tag).transpose()?;
-    let repository = context.block_on(Repository::open(Arc::clone(&store)))??;
+    let repository = context.block_on(Repository::open(access.store))??;
 
     let mut notes = Vec::new();
     if arguments.text("message").is_some() {
@@ -130,7 +129,10 @@ fn push(
         chain: &chain,
         base: checkout.base,
         base_files: base_files.as_ref(),
-        data: DataSource::InPlace,
+        data: match checkout.published_at {
+            Some(_) => DataSource::Folder(PathBuf::from(&checkout.data_path)),
+            None => DataSource::InPlace,
+        },
     };
     context.block_on(repo::publish(repository, &push, context.clock()))?.map_err(|error| match error {
         RepoError::Conflict { reference, now: Some(now), .. } => {

@@ -38,15 +38,15 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     if let Some(max_upload) = arguments.count("max_upload")? {
         options.max_upload = max_upload;
     }
-    let data_dir = match context.block_on(Repository::open(Arc::clone(&place.store)))? {
+    let data_dir = match context.block_on(Repository::open(Arc::clone(&place.access.store)))? {
         Ok(repository) => repository.settings().data_dir.clone(),
         // Whoever holds the write token starts the repository.
         Err(RepoError::NotARepository { .. }) if options.write_token.is_some() => DataDir::default(),
         Err(error) => return Err(error.into()),
     };
     options.catalog_files = catalog_files(context.engine().clone(), data_dir);
-    let location = place.store.location().to_owned();
-    let host = Host::start(place.store, options, context.runtime()?.handle())?;
+    let location = place.access.store.location().to_owned();
+    let host = Host::start(place.access.store, options, context.runtime()?.handle())?;
     let (address, url) = (host.address().to_string(), host.url());
     context.add_host(host, location);
     Ok(Output::row([Value::from(address), Value::from(url)]))

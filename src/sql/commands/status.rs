@@ -33,12 +33,14 @@ pub(super) const COMMAND: Command = Command {
 
 fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     let connection = context.connection()?;
-    let (store, lake) = find_lake(context, &connection, arguments.positional()?)?;
+    let (access, lake) = find_lake(context, &connection, arguments)?;
     let checkout = &lake.checkout;
     let tip = checkout.tip().map(|id| lake::version_folder(&lake.file, id));
     let uncommitted = lake::uncommitted(&connection, &lake.file, checkout, tip.as_deref(), true)?;
     let remote = match &checkout.reference {
-        Some(reference) => Some(context.block_on(remote(store, reference, checkout.base, &checkout.local))??),
+        Some(reference) => {
+            Some(context.block_on(remote(access.store, reference, checkout.base, &checkout.local))??)
+        }
         None => None,
     };
     Ok(Output::row([
