@@ -13,6 +13,7 @@ import pytest
 
 import layout
 import places
+import repository
 import session
 import story
 from session import quoted
@@ -211,3 +212,19 @@ def fresh_extensions(tmp_path):
 def any_version(request):
     """Every supported DuckDB version in turn."""
     return request.param
+
+
+@pytest.fixture(scope="session")
+def repository_template(tmp_path_factory, built):
+    """Built once; `repo` gives each test its copy."""
+    folder = tmp_path_factory.mktemp("template")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FDL_AUTHOR", AUTHOR)
+        repository.build(folder)
+    return folder
+
+
+@pytest.fixture
+def repo(repository_template, bare):
+    """A repository of two versions, `repo` in the working directory, with tags v1 and v2."""
+    return repository.Repo(repository_template)
