@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from story import call
+from story import call, wait_for
 
 STATE = Path("lake.sqlite.fdl")
 START = "from story import *\ns = Session()\n"
@@ -175,7 +175,7 @@ def test_killed_in_a_push(published, open_session, python, repository):
     session, n = open_session(), 2
     session.checkout(repository.location)
     for turn in range(14):
-        session(f"UPDATE lake.n SET n = n + 1")
+        session("UPDATE lake.n SET n = n + 1")
         for number in range(2 + turn % 3):
             session(f"INSERT INTO lake.t{number} VALUES ({turn})")
         session.fdl("commit", "lake", message=f"turn {turn}")
@@ -297,4 +297,66 @@ def test_a_repository_folder_that_is_moved_away_and_back(published, open_session
     status = session.fdl("status", "lake")
     assert (status["ahead"], status["uncommitted"]) == (1, False)
     session.fdl("push", "lake")
+    assert read_n(session, repository) == 3
+
+
+def test_killed_while_writing_plainly(published, open_session, python, repository):
+    """A process without fdl is killed in a transaction, and leaves a journal that SQLite has to roll back first."""
+    session = open_session()
+    session.checkout(repository.location)
+    session("UPDATE lake.n SET n = 3")
+    session("DETACH lake")
+    writer = python.start("""
+from story import *
+s = Session()
+s("LOAD sqlite_scanner")
+s("ATTACH 'lake.sqlite' AS w (TYPE sqlite, JOURNAL_MODE 'DELETE')")
+s("BEGIN")
+s("CREATE TABLE w.junk AS SELECT repeat('x', 4000) || range AS a FROM range(3000)")
+s("INSERT INTO w.junk SELECT repeat('y', 4000) || range FROM range(3000)")
+signal("spilled")
+wait_for("never")
+""")
+    wait_for("spilled")
+    writer.kill()
+    assert Path("lake.sqlite-journal").exists()
+    assert session.fdl("status", "lake.sqlite")["uncommitted"] is True
+    session.refused(call("checkout", repository.location, alias="lake"), "FDL-DIRTY")
+    session.publish("three", lake="lake.sqlite")
+    assert read_n(session, repository) == 3
+
+
+@pytest.mark.parametrize("suffix", ["-journal", "-wal"])
+def test_a_journal_without_its_catalog_is_not_played_into_a_new_one(published, open_session, python, repository, suffix):
+    """Somebody removed the catalog of a killed process, and not what SQLite keeps beside it."""
+    session = open_session()
+    session.checkout(repository.location)
+    for number in range(100):
+        session(f"CREATE TABLE lake.other{number} (a INTEGER, b INTEGER)")
+    session("DETACH lake")
+    mode = {"-journal": "DELETE", "-wal": "WAL"}[suffix]
+    writer = python.start(f"""
+from story import *
+s = Session()
+s("LOAD sqlite_scanner")
+s("ATTACH 'lake.sqlite' AS w (TYPE sqlite, JOURNAL_MODE '{mode}')")
+s("BEGIN")
+for table in ("column", "table", "snapshot_changes"):
+    s(f"CREATE TABLE w.saved_{{table}} AS FROM w.ducklake_{{table}}")
+s("UPDATE w.ducklake_column SET column_name = column_name || 'x'")
+s("UPDATE w.ducklake_metadata SET value = value || 'x'")
+s("CREATE TABLE w.junk AS SELECT repeat('x', 4000) || range AS a FROM range(3000)")
+s("INSERT INTO w.junk SELECT repeat('y', 4000) || range FROM range(3000)")
+signal("spilled")
+wait_for("never")
+""")
+    wait_for("spilled")
+    writer.kill()
+    assert Path("lake.sqlite" + suffix).exists()
+    remove("lake.sqlite")
+    session.checkout(repository.location)
+    assert session.value("FROM lake.n") == 2
+    assert session.fdl("status", "lake")["uncommitted"] is False
+    session("UPDATE lake.n SET n = 3")
+    session.publish("three")
     assert read_n(session, repository) == 3

@@ -273,7 +273,7 @@ def test_the_working_catalog_goes_on_after_a_restore(lake, look, in_another_proc
     info = {row["table_name"]: row["file_count"] for row in lake("FROM ducklake_table_info('lake')")}
     assert info == {"t0": 1, "t1": 1}
     for snapshot in ids:
-        tables = lake.column(f"SELECT table_name FROM duckdb_tables() WHERE database_name = 'lake'") if snapshot >= first else []
+        tables = lake.column("SELECT table_name FROM duckdb_tables() WHERE database_name = 'lake'") if snapshot >= first else []
         for table in tables:
             count = lake.value(f"SELECT count(*) FROM lake.{table} AT (VERSION => {snapshot})")
             assert count in ((31,) if table == "t0" else (32, 33)), (table, snapshot)
