@@ -100,6 +100,20 @@ def test_the_files_of_a_repository_step_by_step(lake, repository):
     assert {key: sha256(repository, key) for key in unchanging} == unchanging
 
 
+def test_the_order_of_writing(lake, repository):
+    """Whatever a file points at is written before it, as the times of a folder tell: docs/format.md section 9."""
+    if not hasattr(repository, "path"):
+        pytest.skip("only a folder keeps the times of writing")
+    for number in range(3):
+        lake(f"CREATE TABLE lake.t{number} AS SELECT {number} AS a")
+        version = lake.publish("next")["new_version"]
+        steps = [of_kind(repository, "data/"), [f"versions/{version}/{file}" for file in VERSION_FILES if file != "version.json"],
+                 [f"versions/{version}/version.json"], ["refs/heads/main"], ["refs.json"]]
+        times = [[(repository.path / key).stat().st_mtime_ns for key in step] for step in steps]
+        for earlier, later in zip(times, times[1:]):
+            assert max(earlier) <= min(later), times
+
+
 def test_the_record_and_what_it_vouches_for(lake, repository):
     lake("CREATE TABLE lake.t AS SELECT 1 AS a")
     first = lake.publish("地図\n\nsecond line \"quoted\"", author="Aiko 田中 <aiko@example.org>")["new_version"]
@@ -217,9 +231,9 @@ def test_the_frozen_catalog(lake, python, any_version, repository):
     metadata = told["metadata"]
     assert metadata["data_path"] == data_path and metadata["version"] == "1.0"
     assert not {"fdl_checkout", "delete_older_than"} & set(metadata)
-    lake("ATTACH 'ducklake:fresh.duckdb' AS fresh (DATA_PATH 'fresh')")
+    lake("ATTACH 'ducklake:fresh.duckdb' AS fresh (DATA_PATH 'fresh'); DETACH fresh; ATTACH 'fresh.duckdb' AS plain (READ_ONLY)")
     declared = {f"{row['t']}.{row['c']}": row["d"] for row in lake(
-        "SELECT table_name AS t, column_name AS c, data_type AS d FROM duckdb_columns() WHERE database_name = '__ducklake_metadata_fresh'")}
+        "SELECT table_name AS t, column_name AS c, data_type AS d FROM duckdb_columns() WHERE database_name = 'plain'")}
     assert told["types"] == declared
     files = load(repository, f"versions/{version}/files.json")["tables"]
     listed = [file for table in files for file in table["files"]]
