@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from story import Session, call, name, published_differs, quoted, same_rows, say  # noqa: F401
+from story import call, name, quoted
 
 # Values of each type, as SQL; a NULL is added to each, and to every list the other way round.
 SCALARS = {

@@ -10,7 +10,8 @@ TABLES = 50
 @pytest.fixture
 def lake(open_session, repository):
     session = open_session()
-    session.attach_sql = session.checkout(repository.location)["attach_sql"]
+    made = session.checkout(repository.location)
+    session.attach_sql, session.data_path = made["attach_sql"], made["data_path"]
     return session
 
 
@@ -273,7 +274,7 @@ def test_the_working_catalog_goes_on_after_a_restore(lake, look, in_another_proc
     info = {row["table_name"]: row["file_count"] for row in lake("FROM ducklake_table_info('lake')")}
     assert info == {"t0": 1, "t1": 1}
     for snapshot in ids:
-        tables = lake.column(f"SELECT table_name FROM duckdb_tables() WHERE database_name = 'lake'") if snapshot >= first else []
+        tables = lake.column("SELECT table_name FROM duckdb_tables() WHERE database_name = 'lake'") if snapshot >= first else []
         for table in tables:
             count = lake.value(f"SELECT count(*) FROM lake.{table} AT (VERSION => {snapshot})")
             assert count in ((31,) if table == "t0" else (32, 33)), (table, snapshot)
@@ -287,3 +288,50 @@ def test_the_working_catalog_goes_on_after_a_restore(lake, look, in_another_proc
     lake("CALL ducklake_expire_snapshots('lake', older_than => now())")
     look.require_version(changed=2)
     in_another_process_nothing_differs(lake.attach_sql)
+
+
+def scheduled(lake):
+    """The names of the files that DuckLake will delete some day."""
+    paths = lake.column("SELECT path FROM __ducklake_metadata_lake.main.ducklake_files_scheduled_for_deletion")
+    return {path.split("/")[-1] for path in paths}
+
+
+@pytest.mark.parametrize("how", ["merge", "rewrite", "rebuild"])
+def test_what_was_restored_is_not_deleted_as_old(lake, look, open_session, repository, in_another_process_nothing_differs, how):
+    """DuckLake has scheduled the parent's files for deletion; the table names them again, so they must stay."""
+    lake("CREATE TABLE lake.t AS SELECT range AS a FROM range(100)")
+    for number in range(3):
+        lake(f"INSERT INTO lake.t VALUES ({number})")
+    lake("DELETE FROM lake.t WHERE a > 90")
+    lake.publish("first")
+    lake({"merge": "CALL ducklake_merge_adjacent_files('lake')", "rewrite": "CALL ducklake_rewrite_data_files('lake', delete_threshold => 0)",
+          "rebuild": "CREATE OR REPLACE TABLE lake.t AS FROM lake.t"}[how])
+    lake("CALL ducklake_expire_snapshots('lake', older_than => now())")
+    look.require_no_version()
+    named = set().union(*look.working().values())
+    assert not scheduled(lake) & {key.split("/")[-1] for key in named}
+    lake("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)")
+    assert named <= set(repository.keys("data/"))
+    in_another_process_nothing_differs(lake.attach_sql)
+    assert lake.value("SELECT count(*) FROM lake.t") == 94
+
+
+def test_a_rebuild_of_a_table_with_a_file_that_was_added(lake, look, open_session, repository, in_another_process_nothing_differs):
+    """Such a file is read by the names of its columns, not by their numbers."""
+    lake("CREATE TABLE lake.t (a INTEGER, b VARCHAR)")
+    lake("INSERT INTO lake.t VALUES (1, 'own')")
+    path = lake.data_path
+    lake(f"COPY (SELECT 'second' AS b, 2 AS a) TO {quoted(path + 'added.parquet')}")
+    lake(f"CALL ducklake_add_data_files('lake', 't', {quoted(path + 'added.parquet')})")
+    lake.publish("first")
+    look.require_no_version("CREATE OR REPLACE TABLE lake.t AS FROM lake.t ORDER BY a DESC")
+    in_another_process_nothing_differs(lake.attach_sql)
+    look.require_version("ALTER TABLE lake.t ADD COLUMN c INTEGER", "INSERT INTO lake.t VALUES (3, 'third', 3)", "DELETE FROM lake.t WHERE a = 2")
+    assert sorted(lake.column("SELECT a FROM lake.t")) == [1, 3]
+    in_another_process_nothing_differs(lake.attach_sql)
+    # In a checkout made anew as well.
+    other = open_session()
+    sql = other.checkout(repository.location, path="other.sqlite")["attach_sql"]
+    other("CREATE TABLE lake.keep AS FROM lake.t; DELETE FROM lake.t; INSERT INTO lake.t FROM lake.keep ORDER BY a DESC; DROP TABLE lake.keep")
+    assert other.fdl("commit", "lake", message="same")["committed"] is False
+    in_another_process_nothing_differs(sql)
