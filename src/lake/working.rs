@@ -93,8 +93,9 @@ pub fn latest_snapshot(connection: &Connection, working: &Path) -> Result<Option
     ));
     let rows = match rows {
         Ok(rows) => rows,
-        Err(error) if matches!(error.kind, EngineErrorKind::NotFound | EngineErrorKind::Other) => return Ok(None),
-        Err(error) => return Err(error.into()),
+        Err(error) if error.kind == EngineErrorKind::NotFound => return Ok(None),
+        Err(error) if error.message.contains("file is not a database") => return Ok(None),
+        Err(error) => return Err(LakeError::of_file(working, error)),
     };
     let latest = |row: &Row| {
         Ok::<_, LakeError>(LatestSnapshot {

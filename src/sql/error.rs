@@ -230,7 +230,9 @@ impl From<LakeError> for Error {
             }
             LakeError::InTransaction { .. } => (
                 Code::InTransaction,
-                "COMMIT or ROLLBACK first; in dbt call it from on-run-end or a hook with transaction: false (after_commit).",
+                "COMMIT or ROLLBACK first. After USE <lake> every call by its short name opens one: write CALL \
+                 system.main.fdl_…, or USE memory first. In dbt call it from on-run-end, or from a hook with \
+                 transaction: false (after_commit).",
             ),
             LakeError::Busy { .. } => (Code::InTransaction, "wait for the other call to end, then call again."),
             LakeError::Encrypted => (
@@ -250,6 +252,9 @@ impl From<LakeError> for Error {
             }
             LakeError::ForeignFile { .. } => {
                 (Code::Exists, "choose another place with path := '…'; fdl replaces its own files only.")
+            }
+            LakeError::OtherRepository { .. } => {
+                (Code::Exists, "choose another place with path := '…', or replace it with force := true.")
             }
             LakeError::Dirty { .. } => {
                 (Code::Dirty, "CALL fdl_push('…', message := '…') publishes it; force := true throws it away.")

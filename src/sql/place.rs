@@ -172,6 +172,14 @@ impl Place {
     }
 }
 
+/// Refuses a name that nobody could write.
+pub(super) fn require_alias(alias: &str) -> Result<(), Error> {
+    match alias.trim().is_empty() {
+        true => Err(Error::bad_argument("alias is empty")),
+        false => Ok(()),
+    }
+}
+
 /// The alias for a location where the call gives none: its last part, made into an identifier.
 pub(super) fn default_alias(location: &str) -> String {
     let last = location.trim_end_matches('/').rsplit('/').next().unwrap_or_default();

@@ -8,7 +8,7 @@ use super::{column, no_signatures, text};
 use crate::format::{Revision, Sha256, layout};
 use crate::lake::{self, Database, LakeError};
 use crate::repo::{self, CatalogTarget, Opened, RepoError, Repository, Resolved};
-use crate::sql::place::{catalog_place, default_alias, expand, explain_format, find, published};
+use crate::sql::place::{catalog_place, default_alias, expand, explain_format, find, published, require_alias};
 use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Published, Value};
 
 /// Catalogs up to this many bytes are copied from a store elsewhere; larger ones are read where they are.
@@ -53,6 +53,7 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     let attached = place.published.as_ref().map(|published| published.alias.clone());
     let given = arguments.text("alias").map(str::to_owned);
     let alias = given.or(attached).unwrap_or_else(|| default_alias(location));
+    require_alias(&alias)?;
     let of_this_repository = |database: &Database| {
         database.file().and_then(|file| published(context, database, &file)).is_some_and(|it| it.repository == location)
     };

@@ -10,7 +10,7 @@ use crate::format::{DataDir, Record, RefKind, Revision, VersionId, layout};
 use crate::lake::{self, Checkout, Database, LakeError, LatestSnapshot, Thaw, WorkingCopy};
 use crate::repo::{self, CatalogTarget, Repository, Resolved};
 use crate::sql::access::{self, Access};
-use crate::sql::place::{default_alias, expand, require_format};
+use crate::sql::place::{default_alias, expand, require_alias, require_format};
 use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Value};
 
 pub(super) const COMMAND: Command = Command {
@@ -36,7 +36,12 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     let revision = Revision::from_str(arguments.text("ref").unwrap_or_default())?;
     let (repository, resolved) = context.block_on(Repository::open_at(Arc::clone(&store), &revision))??;
     let alias = arguments.text("alias").map_or_else(|| default_alias(store.location()), str::to_owned);
+    require_alias(&alias)?;
     let file = working_file(arguments.text("path"), &alias)?;
+    if store.local_root().is_some_and(|root| file.starts_with(root)) {
+        let sentence = format!("{} lies inside the repository, which never holds a working catalog", file.display());
+        return Err(Error::bad_argument(sentence).with_hint("choose another place with path := '…'."));
+    }
     let data = DataFolder::of(&access, &repository, &file, arguments.text("data_path"))?;
     let data_path = data.path.clone();
     lake::load_extensions(&connection)?;
@@ -57,6 +62,9 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
         Err(error) => return Err(error.into()),
     };
     if let (Some(old), false) = (&old, force) {
+        if old.repository != store.location() {
+            return Err(LakeError::OtherRepository { path: file, repository: old.repository.clone() }.into());
+        }
         require_clean(context, &connection, &access, &copy, old)?;
     }
     let is_ours = |database: &Database| database.file().as_deref() == Some(file.as_path());
@@ -119,7 +127,8 @@ fn working_file(given: Option<&str>, alias: &str) -> Result<PathBuf, Error> {
     let folder =
         folder.canonicalize().map_err(|source| LakeError::Io { action: "find", path: folder.to_owned(), source })?;
     let path = folder.join(name);
-    if path.is_dir() {
+    let dangling = path.is_symlink() && !path.exists();
+    if path.is_dir() || dangling {
         return Err(LakeError::ForeignFile { path }.into());
     }
     Ok(path.canonicalize().unwrap_or(path))
@@ -219,17 +228,21 @@ fn require_clean(
     copy: &WorkingCopy,
     old: &Checkout,
 ) -> Result<(), Error> {
-    let dirty = |what: String| LakeError::Dirty { path: copy.file().to_owned(), what };
+    let file = copy.file().to_string_lossy().into_owned();
+    let dirty = |what: String| {
+        let error = Error::from(LakeError::Dirty { path: copy.file().to_owned(), what });
+        error.with_hint(format!("CALL fdl_push('{file}', message := '…') publishes it; force := true throws it away."))
+    };
     if let Some(last) = old.local.last()
         && !landed(context, connection, access, old, *last)?
     {
         let count = old.local.len();
         let versions = if count == 1 { "a version that is".to_owned() } else { format!("{count} versions that are") };
-        return Err(dirty(format!("{versions} not pushed")).into());
+        return Err(dirty(format!("{versions} not pushed")));
     }
     let tip = old.tip().map(|id| copy.version(id));
     if lake::uncommitted(connection, copy.file(), old, tip.as_deref(), true)?.changed {
-        return Err(dirty("changes that are not committed".to_owned()).into());
+        return Err(dirty("changes that are not committed".to_owned()));
     }
     Ok(())
 }

@@ -31,7 +31,6 @@ pub(super) const COMMAND: Command = Command {
 };
 
 fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
-    let given = arguments.positional()?;
     let connection = context.connection()?;
     let (access, lake) = find_lake(context, &connection, arguments)?;
     let (copy, mut checkout) = open_copy(&connection, &lake)?;
@@ -53,7 +52,7 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
         require_free_tag(context, &repository, tag, tip)?;
     }
     let report = push(context, &repository, &copy, &checkout, &target)
-        .map_err(|error| explain_conflict(error, &checkout, given, lake.alias.as_deref(), copy.file()))?;
+        .map_err(|error| explain_conflict(error, &checkout, lake.alias.as_deref(), copy.file()))?;
     notes.extend(report.notes.iter().cloned());
     if report.outcome != PushOutcome::Uploaded {
         // Never what the branch holds: its rows are not those of the working catalog when somebody built upon ours.
@@ -144,15 +143,18 @@ fn push(
     })
 }
 
-/// A refused push says which two versions meet, and what to run.
-fn explain_conflict(error: Error, checkout: &Checkout, given: &str, alias: Option<&str>, file: &Path) -> Error {
+/// A refused push says what to run.
+fn explain_conflict(error: Error, checkout: &Checkout, alias: Option<&str>, file: &Path) -> Error {
     if error.code != Code::Conflict {
         return error;
     }
-    let alias = alias.unwrap_or(given);
+    let (alias, lake) = match alias {
+        Some(alias) => (format!("alias := '{alias}', "), alias.to_owned()),
+        None => (String::new(), file.display().to_string()),
+    };
     error.with_hint(format!(
-        "CALL fdl_checkout('{}', alias := '{alias}', path := '{}', force := true) and apply your change again; until then \
-         fdl_push('{alias}', ref := '<new branch>') publishes it beside.",
+        "CALL fdl_checkout('{}', {alias}path := '{}', force := true) and apply your change again; until then \
+         CALL fdl_push('{lake}', ref := '<new branch>') publishes it beside.",
         checkout.repository,
         file.display()
     ))

@@ -7,7 +7,7 @@ use futures::TryStreamExt;
 use super::column;
 use crate::format::{RefName, VersionId};
 use crate::lake;
-use crate::repo::{self, LogOptions, RepoError};
+use crate::repo::{self, LogOptions, RepoError, Repository};
 use crate::sql::place::find_lake;
 use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Value};
 use crate::store::Store;
@@ -37,6 +37,8 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     let checkout = &lake.checkout;
     let tip = checkout.tip().map(|id| lake::version_folder(&lake.file, id));
     let uncommitted = lake::uncommitted(&connection, &lake.file, checkout, tip.as_deref(), true)?;
+    // A repository that is gone is not one whose branch was never made.
+    context.block_on(Repository::open(Arc::clone(&access.store)))??;
     let remote = match &checkout.reference {
         Some(reference) => {
             Some(context.block_on(remote(access.store, reference, checkout.base, &checkout.local))??)
