@@ -18,6 +18,7 @@ use fdl::store::fault::{Call, Fault};
 use fdl::store::{FaultStore, FolderStore, MemoryStore, Store};
 use support::{Bench, repository};
 
+const BIG_KEY: &str = "data/main/t/big.parquet";
 const BIG: &str = "/data/main/t/big.parquet";
 
 fn big() -> Vec<u8> {
@@ -27,7 +28,7 @@ fn big() -> Vec<u8> {
 /// A host with one file of 4 MB.
 fn host(options: HostOptions) -> (Arc<MemoryStore>, Client) {
     let store = repository(&Bench::new(1));
-    put(&store, &BIG[1..], big());
+    put(&store, BIG_KEY, big());
     (store.clone(), serve(store, options))
 }
 
@@ -128,7 +129,7 @@ fn slow_clients_are_sent_away() {
 #[test]
 fn an_answer_that_nobody_takes_ends() {
     let store = repository(&Bench::new(1));
-    put(&store, &BIG[1..], vec![0; 64 << 20]);
+    put(&store, BIG_KEY, vec![0; 64 << 20]);
     let client = serve(store, HostOptions { limits: Limits { connections: 1, ..short() }, ..options(false) });
     let mut stalled = client.connect();
     stalled.write_all(format!("GET {BIG} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).unwrap();
