@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use client::scene::Scene;
 use client::{Client, MAIN, NEW, get, options, put, serve, version_files};
-use fdl::format::{DataDir, Files, RefName, RefsJson, VersionId, layout};
+use fdl::format::{DataDir, Files, RefName, RefsJson, layout};
 use fdl::host::{HostOptions, MoveRefs};
 use fdl::repo::{LocalVersion, list_refs, read_files, read_live};
 use fdl::store::fault::{Call, Fault};
