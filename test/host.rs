@@ -165,6 +165,7 @@ fn partition_values_are_found_by_the_names_readers_put_together() {
     let (store, client, _) = published();
     for (key, paths) in [
         ("data/main/p/k=b%2Fc/x.parquet", vec!["/data/main/p/k=b%252Fc/x.parquet", "/data/main/p/k=b%2Fc/x.parquet"]),
+        ("data/main/p/k=a%5Cb/x.parquet", vec!["/data/main/p/k=a%255Cb/x.parquet", "/data/main/p/k=a%5Cb/x.parquet"]),
         ("data/main/p/k=a%20b/x.parquet", vec!["/data/main/p/k=a%2520b/x.parquet", "/data/main/p/k=a%20b/x.parquet"]),
         (
             "data/町/k=%E7%94%BA/x.parquet",

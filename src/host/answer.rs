@@ -148,7 +148,7 @@ impl Refusal {
     }
 
     /// The same refusal as the answer to a push that does not pass its checks (docs/format.md section 14).
-    pub(super) fn into_failed_check(mut self) -> Self {
+    pub(super) fn failed_check(mut self) -> Self {
         if self.status != StatusCode::SERVICE_UNAVAILABLE {
             self.status = StatusCode::CONFLICT;
         }

@@ -10,7 +10,7 @@ use axum::response::Response;
 use futures::{StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
 
-use crate::format::Timestamp;
+use crate::format::{Timestamp, layout};
 use crate::store::StoreError;
 
 use super::answer::{Refusal, json};
@@ -104,7 +104,7 @@ async fn how(shared: &Shared, asked: &Asked) -> Result<How, Refusal> {
     let status = |status: StatusCode| How::Status { status: status.as_u16() };
     let key = match Target::of_key(&asked.key) {
         Ok(Target::Data(path)) => path.key(shared.data_dir().await?).map(str::to_owned),
-        Ok(Target::Version(key, VersionPart::Once) | Target::Source(key, _)) => Ok(key),
+        Ok(Target::Version(key, VersionPart::Catalog | VersionPart::Text) | Target::Source(key, _)) => Ok(key),
         Ok(_) => Err(Refusal::forbidden("this is no file of a push")),
         Err(refusal) => Err(refusal),
     };
@@ -118,7 +118,9 @@ async fn how(shared: &Shared, asked: &Asked) -> Result<How, Refusal> {
         Err(StoreError::NotFound { .. }) => {}
         Err(error) => return Err(Refusal::unwritten(&error)),
     }
-    let Some(urls) = &shared.options.upload_urls else {
+    // The host looks at the length of the others itself.
+    let large = key.ends_with(".duckdb") || !key.starts_with(layout::VERSIONS);
+    let Some(urls) = shared.options.upload_urls.as_ref().filter(|_| large) else {
         return Ok(status(StatusCode::PAYLOAD_TOO_LARGE));
     };
     let content_type = asked.content_type.as_deref().unwrap_or("application/octet-stream");

@@ -15,8 +15,8 @@ use crate::store::StoreError;
 const LARGE: u64 = 2 << 20;
 /// A piece when there is none.
 const SMALL: u64 = 128 << 10;
-/// How many large pieces may be in memory at the same time: 128 MiB.
-const LARGE_PIECES: usize = 64;
+/// How many large pieces may be in memory at the same time: 64 MiB.
+const LARGE_PIECES: usize = 32;
 
 /// The memory for pieces that are on their way to clients.
 #[derive(Debug, Clone)]

@@ -40,7 +40,7 @@ pub(super) async fn complete(shared: &Shared, data_dir: &DataDir, records: &[Rec
     for (at, record) in records.iter().enumerate() {
         let mark = read_mark(shared.store(), record.id).await.map_err(Refusal::repository)?;
         match mark {
-            Some(mark) if at == 0 => return Err(Refusal::marked(record.id, mark).into_failed_check()),
+            Some(mark) if at == 0 => return Err(Refusal::marked(record.id, mark).failed_check()),
             Some(_) => continue,
             None => {}
         }
@@ -70,7 +70,7 @@ async fn version(shared: &Shared, data_dir: &DataDir, record: &Record) -> Result
     let listed = match described(shared, &files).await? {
         Some(object) => {
             let parsed = Files::parse(&object.bytes, data_dir);
-            Some(parsed.map_err(|error| Refusal::format(&error).into_failed_check())?)
+            Some(parsed.map_err(|error| Refusal::format(&error).failed_check())?)
         }
         None => None,
     };
@@ -153,7 +153,7 @@ async fn named_by_catalog(
     let path = file.as_ref().to_owned();
     let listed = tokio::task::spawn_blocking(move || list(&path)).await.map_err(|_| Refusal::internal())?;
     let files = listed.map_err(|why| corrupt(&layout::catalog(id), &why))?;
-    files.check(data_dir).map_err(|error| Refusal::format(&error).into_failed_check())?;
+    files.check(data_dir).map_err(|error| Refusal::format(&error).failed_check())?;
     Ok(Some(files))
 }
 

@@ -17,7 +17,7 @@ async fn record(store: &dyn Store, id: VersionId) -> Result<Record, Refusal> {
         RepoError::NoSuchVersion { id } => {
             Refusal::conflict("FDL-NOT-FOUND", format!("version {id} is not complete: it has no version.json"))
         }
-        error => Refusal::repository(error).into_failed_check(),
+        error => Refusal::repository(error).failed_check(),
     })?;
     match record.parents.len() {
         0 | 1 => Ok(record),

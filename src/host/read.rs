@@ -52,7 +52,7 @@ pub(super) async fn object(shared: &Arc<Shared>, parts: &Parts, target: Target) 
         Target::Ref(name) => (changing(shared, parts, name.key()).await?, Keep::Not),
         Target::Version(key, VersionPart::Mark) => (changing(shared, parts, &key).await?, Keep::Asking),
         Target::Version(key, VersionPart::Other) => (lasting(shared, vec![key]).await?, Keep::Asking),
-        Target::Version(key, VersionPart::Once) | Target::Source(key, _) => {
+        Target::Version(key, VersionPart::Catalog | VersionPart::Text) | Target::Source(key, _) => {
             (lasting(shared, vec![key]).await?, Keep::Forever)
         }
         Target::Data(path) => {

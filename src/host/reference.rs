@@ -106,7 +106,7 @@ async fn check(shared: &Shared, name: &RefName, new: VersionId, held: Option<&He
     if records.is_empty() {
         // A ref to what is published already: it was checked when it became so, but may have been taken away since.
         let mark = crate::repo::read_mark(store, new).await.map_err(Refusal::repository)?;
-        return mark.map_or(Ok(()), |mark| Err(Refusal::marked(new, mark).into_failed_check()));
+        return mark.map_or(Ok(()), |mark| Err(Refusal::marked(new, mark).failed_check()));
     }
     Ok(())
 }

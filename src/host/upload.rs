@@ -92,6 +92,11 @@ impl Upload {
         self.declared
     }
 
+    /// Takes no more than this.
+    pub(super) fn limit_to(&mut self, limit: u64) {
+        self.limit = self.limit.min(limit);
+    }
+
     /// A body that must be small.
     pub(super) async fn small(&mut self, limit: u64) -> Result<Bytes, Refusal> {
         let limit = limit.min(self.limit);

@@ -20,6 +20,8 @@ use super::upload::{Spooled, Upload};
 
 /// The longest fdl.json or HEAD, in bytes.
 const SETTINGS_LIMIT: u64 = 1 << 20;
+/// The longest version.json, files.json and the like, in bytes: they are read whole when a ref is moved.
+const TEXT_LIMIT: u64 = 256 << 20;
 /// How much of two contents is compared at a time, in bytes.
 const COMPARED: u64 = 1 << 20;
 
@@ -34,8 +36,11 @@ pub(super) async fn object(
         Target::Settings => settings(shared, headers, upload).await,
         Target::Head => head(shared, headers, upload).await,
         Target::Ref(name) => reference::put(shared, headers, name, upload).await,
-        Target::Version(key, VersionPart::Once) => {
+        Target::Version(key, part @ (VersionPart::Catalog | VersionPart::Text)) => {
             shared.data_dir().await?;
+            if part == VersionPart::Text {
+                upload.limit_to(TEXT_LIMIT);
+            }
             once(shared, headers, &key, None, upload).await
         }
         Target::Source(key, hash) => {
@@ -68,10 +73,8 @@ async fn once(
     upload: &mut Upload,
 ) -> Result<Response, Refusal> {
     let there = size_there(shared, headers, key).await?;
-    if let (Some(size), Some(declared)) = (there, upload.declared()) {
-        if size != declared {
-            return Err(different(key));
-        }
+    if there.zip(upload.declared()).is_some_and(|(size, declared)| size != declared) {
+        return Err(different(key));
     }
     let sent = upload.spool(shared).await?;
     if let Some(hash) = hash {

@@ -14,6 +14,13 @@ use fdl::store::{Body, MemoryStore, Store};
 use futures::executor::block_on;
 use tokio::runtime::Runtime;
 
+pub mod scene;
+
+/// The default branch.
+pub const MAIN: &str = "refs/heads/main";
+/// The condition that there is nothing yet.
+pub const NEW: &str = "If-None-Match: *";
+
 /// The runtime of all hosts of a test program.
 pub static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
 
