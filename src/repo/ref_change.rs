@@ -107,6 +107,7 @@ pub(super) fn may_have_happened(error: &StoreError) -> bool {
         | StoreError::BadKey { .. }
         | StoreError::BadLocation { .. }
         | StoreError::NoSpace { .. }
+        | StoreError::Rejected { .. }
         | StoreError::Unsupported { .. } => false,
     }
 }

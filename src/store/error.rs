@@ -51,6 +51,18 @@ pub enum StoreError {
         /// A verb phrase: `list objects`.
         action: &'static str,
     },
+    /// The store heard a write and turned it down for a reason of its own (format.md section 14). Nothing was written.
+    #[error("{key} was turned down: {reason}")]
+    Rejected {
+        /// The key that was to be written.
+        key: String,
+        /// The status of the answer: 409 when a host's checks of a push failed, 413 when it takes nothing so large.
+        status: u16,
+        /// The store's own word for the reason, where it gives one.
+        code: Option<String>,
+        /// The reason, in the store's words where it gives any.
+        reason: String,
+    },
     /// Anything else: unreachable, timed out, an answer that makes no sense. A write may or may not have happened.
     #[error("could not {action} {key}: {source}")]
     Failed {

@@ -6,12 +6,13 @@ use std::path::Path;
 use async_trait::async_trait;
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
-use futures::StreamExt;
-use futures::stream::BoxStream;
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt, TryStreamExt};
 
 mod error;
 pub mod fault;
 pub mod folder;
+pub mod http;
 pub mod key;
 mod local;
 pub mod log;
@@ -25,13 +26,28 @@ pub mod s3;
 pub use error::{Source, StoreError};
 pub use fault::FaultStore;
 pub use folder::FolderStore;
+pub use http::HttpStore;
 pub use log::LoggedStore;
 pub use memory::MemoryStore;
 pub use net::Retry;
-pub use object::{Body, ConditionalWrite, ETag, Object, ObjectMeta};
+pub use object::{Body, ConditionalWrite, ETag, FilePut, FileToPut, Object, ObjectMeta};
 pub use open::{OpenOptions, open, open_with};
 pub use request::Verb;
 pub use s3::{S3Options, S3Session, S3Store};
+
+/// How many files are sent at a time.
+pub(crate) const AT_ONCE: usize = 16;
+
+/// Writes a file unless something is at its key.
+async fn put_file<S: Store + ?Sized>(store: &S, file: FileToPut) -> Result<FilePut, StoreError> {
+    match store.head(&file.key).await {
+        Ok(meta) => return Ok(FilePut::There { size: meta.size }),
+        Err(StoreError::NotFound { .. }) => {}
+        Err(error) => return Err(error),
+    }
+    store.put(&file.key, Body::File(file.path)).await?;
+    Ok(FilePut::Written)
+}
 
 /// A place that holds a repository. Keys are relative to its root and `/`-separated.
 ///
@@ -64,6 +80,12 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     /// Writes an object, replacing what is there.
     async fn put(&self, key: &str, body: Body) -> Result<(), StoreError>;
+
+    /// Writes files that nobody ever replaces, several at a time, and leaves alone what is there already. Gives what
+    /// became of each, in their order. After an error some may be written and others not.
+    async fn put_files(&self, files: &[FileToPut]) -> Result<Vec<FilePut>, StoreError> {
+        stream::iter(files.to_vec()).map(|file| put_file(self, file)).buffered(AT_ONCE).try_collect().await
+    }
 
     /// Writes an object only if there is none at the key.
     async fn put_if_absent(&self, key: &str, bytes: Bytes) -> Result<ConditionalWrite, StoreError>;

@@ -58,3 +58,26 @@ pub enum ConditionalWrite {
     /// The condition did not hold; nothing was written by this call.
     Refused,
 }
+
+/// A file of this machine that is to be written to a key and never changes there: a data file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileToPut {
+    /// The key.
+    pub key: String,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Where it is on this machine.
+    pub path: PathBuf,
+}
+
+/// What became of a [`FileToPut`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FilePut {
+    /// It was written and is durable.
+    Written,
+    /// Something was at the key already and was left as it is.
+    There {
+        /// Its size in bytes.
+        size: u64,
+    },
+}

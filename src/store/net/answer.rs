@@ -63,7 +63,7 @@ impl Answer {
 }
 
 /// A text of somebody else, made fit for a message: one line, no control characters, not endless.
-fn tidy(text: &str) -> String {
+pub(in crate::store) fn tidy(text: &str) -> String {
     let words: Vec<_> =
         text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()).collect();
     let line = words.join(" ");

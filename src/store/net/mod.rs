@@ -7,7 +7,7 @@ mod client;
 mod read;
 mod retry;
 
-pub(super) use answer::Answer;
+pub(super) use answer::{Answer, tidy};
 pub(super) use body::Content;
 pub(super) use client::{Client, Incoming, NetError, Outgoing};
 pub(super) use read::{Opened, Part, Reader, download, get, get_range, is_named};

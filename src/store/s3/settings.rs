@@ -102,9 +102,7 @@ pub(super) fn settle(options: &S3Options, machine: &Machine<'_>) -> Result<Setti
         Some(endpoint) => parse_endpoint(&endpoint, options.use_ssl.unwrap_or(true))?,
         None => None,
     };
-    for (text, what) in [(region.as_deref(), "the region")] {
-        check(text, what)?;
-    }
+    check(region.as_deref(), "the region")?;
     if let Credentials::Keys(keys) = &credentials {
         check(Some(&keys.access_key_id), "the access key")?;
         check(Some(&keys.secret_access_key), "the secret key")?;
