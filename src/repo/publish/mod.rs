@@ -351,6 +351,10 @@ impl Work<'_> {
     }
 
     fn unknown(&self, source: Option<StoreError>) -> RepoError {
-        RepoError::UnknownOutcome { reference: self.push.reference.clone(), version: Some(self.ours), source }
+        RepoError::UnknownOutcome {
+            reference: self.push.reference.clone(),
+            version: Some(self.ours),
+            source: source.map(Box::new),
+        }
     }
 }
