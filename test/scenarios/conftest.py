@@ -121,8 +121,8 @@ class Python:
         variables = environment({**(env or {}), "PYTHONPATH": os.pathsep.join(map(str, path))})
         return Process([sys.executable, "-c", self.PRELUDE + code], "", cwd=cwd, env=variables)
 
-    def __call__(self, code, check=True, timeout=100, **how):
-        result = self.start(code, **how).wait(timeout)
+    def __call__(self, code, version=layout.MAIN, check=True, timeout=100, **how):
+        result = self.start(code, version, **how).wait(timeout)
         assert not check or result.rc == 0, f"the code failed:\n{code}\n{result}"
         return result
 

@@ -1,8 +1,6 @@
 """Bad input: whatever is wrong, the answer is a sentence with a code and a hint, and nothing has changed."""
 
-import json
 import shutil
-import time
 
 import pytest
 

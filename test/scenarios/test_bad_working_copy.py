@@ -1,7 +1,5 @@
 """Bad input for what lies on a person's own machine: files and names that are taken, work that would be lost, pushes that come too late."""
 
-import json
-import os
 import shutil
 import sqlite3
 import threading
