@@ -9,7 +9,7 @@ use super::definition::{Contents, read_contents};
 use super::describe::{Description, describe};
 use super::freeze::{FreezeOptions, freeze};
 use super::restore::restore;
-use super::working::{flush_inlined, forget_scheduled_deletions, require_no_transaction};
+use super::working::{flush_inlined, forget_scheduled_deletions, require_format, require_no_transaction};
 use super::working_copy::{Checkout, WorkingCopy};
 use crate::engine::{Connection, EngineError, identifier};
 use crate::format::{Author, FDL_VERSION, Record, Sha256, Timestamp, VersionId, layout};
@@ -62,6 +62,7 @@ pub fn commit(
     request: CommitRequest,
 ) -> Result<Commit, LakeError> {
     require_no_transaction(connection, copy.file())?;
+    require_format(connection, copy.file())?;
     flush_inlined(connection, copy.file(), &checkout.data_path)?;
     let scratch = copy.scratch()?;
     let catalog = scratch.join(layout::CATALOG);

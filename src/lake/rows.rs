@@ -24,11 +24,17 @@ pub(super) fn difference(
     let keys: Vec<String> = columns.iter().flat_map(keys).collect();
     let list = keys.join(", ");
     let places: Vec<String> = (1..=keys.len()).map(|place| place.to_string()).collect();
+    let mut weight = "__fdl_weight".to_owned();
+    while columns.iter().any(|column| column.name.eq_ignore_ascii_case(&weight)) {
+        weight.push('_');
+    }
+    let weight = identifier(&weight);
     // One pass over both, grouped by whole rows; DuckDB spills what memory cannot hold.
     let row = connection.row(&format!(
-        "SELECT coalesce(sum(weight) FILTER (weight > 0), 0)::BIGINT, coalesce(-sum(weight) FILTER (weight < 0), 0)::BIGINT \
-         FROM (SELECT {list}, sum(\"__fdl_weight\") AS weight FROM (SELECT *, 1 AS \"__fdl_weight\" FROM {new} \
-         UNION ALL BY NAME SELECT *, -1 AS \"__fdl_weight\" FROM {old}) GROUP BY {} HAVING weight <> 0)",
+        "SELECT coalesce(sum({weight}) FILTER ({weight} > 0), 0)::BIGINT, \
+         coalesce(-sum({weight}) FILTER ({weight} < 0), 0)::BIGINT \
+         FROM (SELECT {list}, sum({weight}) AS {weight} FROM (SELECT *, 1 AS {weight} FROM {new} \
+         UNION ALL BY NAME SELECT *, -1 AS {weight} FROM {old}) GROUP BY {} HAVING sum({weight}) <> 0)",
         places.join(", ")
     ))?;
     Ok(RowDifference { added: row.count(0)?, removed: row.count(1)? })

@@ -6,7 +6,7 @@ use super::LakeError;
 use super::compare::{RowSource, Side, compare};
 use super::definition::read_contents;
 use super::freeze::{FreezeOptions, freeze};
-use super::working::{inlined, latest_snapshot};
+use super::working::{inlined, latest_snapshot, require_format};
 use super::working_copy::Checkout;
 use crate::engine::Connection;
 use crate::format::layout;
@@ -36,6 +36,7 @@ pub fn uncommitted(
     if latest.is_some_and(|latest| latest.snapshot == checkout.snapshot) {
         return Ok(Uncommitted { changed: false, tables: 0 });
     }
+    require_format(connection, working)?;
     let folder = tempfile::tempdir().map_err(|source| LakeError::io("create", &std::env::temp_dir(), source))?;
     let catalog = folder.path().join(layout::CATALOG);
     let options = FreezeOptions { allow_encrypted: true, ..FreezeOptions::default() };
