@@ -293,3 +293,37 @@ async fn a_lost_race_is_a_refusal() {
     server.next(1, any, Act::Say(json(412, r#"{"error":"moved","message":"somebody was faster"}"#)));
     assert_eq!(store.put_if_absent("b", bytes("x")).await.unwrap(), ConditionalWrite::Refused);
 }
+
+/// As nginx does it: the answer comes when the head has been read, and the content is not.
+#[tokio::test]
+async fn hears_a_server_that_does_not_want_the_rest() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let store = open(&format!("http://{}/r", listener.local_addr().unwrap()));
+    let server = tokio::spawn(async move {
+        let mut times = 0;
+        while let Ok((mut connection, _)) = listener.accept().await {
+            times += 1;
+            let mut buffer = vec![0; 4096];
+            let read = connection.read(&mut buffer).await.unwrap();
+            assert!(read > 0 && times == 1);
+            let answer = "HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+            connection.write_all(answer.as_bytes()).await.unwrap();
+            connection.shutdown().await.unwrap();
+            // What is on its way is thrown away for a while.
+            drop(
+                tokio::time::timeout(
+                    Duration::from_millis(200),
+                    tokio::io::copy(&mut connection, &mut tokio::io::sink()),
+                )
+                .await,
+            );
+        }
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    std::fs::write(&path, vec![7; 50 << 20]).unwrap();
+    let error = store.put("data/x", Body::File(path)).await.unwrap_err();
+    assert!(matches!(error, StoreError::Rejected { status: 413, .. }), "{error:?}");
+    server.abort();
+}
