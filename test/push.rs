@@ -137,6 +137,7 @@ fn data_files_are_sent_from_a_folder_once() {
         reference: main_branch(),
         expected: Expected::Absent,
         chain: &chain,
+        base: None,
         base_files: None,
         data: DataSource::Folder(data.clone()),
     };
@@ -191,6 +192,7 @@ fn a_branch_moves_only_forward_and_only_a_branch() {
         reference: RefName::tag("v1").unwrap(),
         expected: Expected::Absent,
         chain: &side,
+        base: None,
         base_files: None,
         data: DataSource::InPlace,
     };

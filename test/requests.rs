@@ -79,6 +79,7 @@ fn a_push_of_one_version_takes_seven_round_trips() {
         reference: RefName::branch("main").unwrap(),
         expected: Expected::Exactly(base),
         chain: &next,
+        base: None,
         base_files: None,
         data: DataSource::InPlace,
     };
@@ -119,6 +120,7 @@ fn only_new_data_files_are_settled_all_at_once() {
         reference: RefName::branch("main").unwrap(),
         expected: Expected::Exactly(base.id()),
         chain: &next,
+        base: None,
         base_files: Some(&base.files),
         data: DataSource::InPlace,
     };
@@ -150,6 +152,7 @@ fn a_conflict_is_found_before_anything_is_written() {
         reference: RefName::branch("main").unwrap(),
         expected: Expected::Exactly(base),
         chain: &next,
+        base: None,
         base_files: Some(&files),
         data: DataSource::InPlace,
     };

@@ -44,14 +44,18 @@ impl Connection {
     /// # Errors
     /// DuckDB's message when a statement fails, or when a column has a type that [`Cell`] does not know.
     pub fn query(&self, sql: &str) -> Result<Rows, EngineError> {
+        self.run(sql)?.rows()
+    }
+
+    fn run(&self, sql: &str) -> Result<QueryResult, EngineError> {
         let text = CString::new(sql).map_err(|_| EngineError::unexpected("a NUL byte in a statement"))?;
         let mut result = QueryResult::empty();
         // SAFETY: the connection is open, the text ends in NUL, and `result` is destroyed by its Drop.
         let state = unsafe { ffi::duckdb_query(self.raw, text.as_ptr(), &raw mut result.raw) };
-        if state != ffi::DuckDBSuccess {
-            return Err(EngineError::from_message(&result.error()));
+        match state == ffi::DuckDBSuccess {
+            true => Ok(result),
+            false => Err(EngineError::from_message(&result.error())),
         }
-        result.rows()
     }
 
     /// Runs one or more statements whose rows do not matter.
@@ -59,7 +63,15 @@ impl Connection {
     /// # Errors
     /// DuckDB's message when a statement fails.
     pub fn execute(&self, sql: &str) -> Result<(), EngineError> {
-        self.query(sql).map(|_| ())
+        self.run(sql).map(|_| ())
+    }
+
+    /// The names of the columns that a query gives.
+    ///
+    /// # Errors
+    /// DuckDB's message when the query fails.
+    pub fn column_names(&self, sql: &str) -> Result<Vec<String>, EngineError> {
+        Ok(self.run(sql)?.column_names())
     }
 
     /// Runs a statement that gives exactly one row.
@@ -204,6 +216,16 @@ impl QueryResult {
             } else {
                 CStr::from_ptr(text).to_string_lossy().into_owned()
             }
+        }
+    }
+
+    fn column_names(&mut self) -> Vec<String> {
+        // SAFETY: `raw` holds a successful result; a name belongs to it and is copied.
+        unsafe {
+            let columns = ffi::duckdb_column_count(&raw mut self.raw);
+            let name = |index| ffi::duckdb_column_name(&raw mut self.raw, index);
+            let names: Vec<_> = (0..columns).map(name).filter(|name| !name.is_null()).collect();
+            names.into_iter().map(|name| CStr::from_ptr(name).to_string_lossy().into_owned()).collect()
         }
     }
 

@@ -5,6 +5,8 @@
 pub enum EngineErrorKind {
     /// Another transaction, of this process or another, holds the database file.
     Locked,
+    /// There is no such table, column, schema or file.
+    NotFound,
     /// The disk is full.
     NoSpace,
     /// The file system does not let us write.
@@ -30,9 +32,11 @@ impl EngineError {
     pub(super) fn from_message(message: &str) -> Self {
         let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
         let says = |text: &str| message.contains(text);
-        let kind = if says("database is locked") || says("database table is locked") {
+        let kind = if says("does not exist") {
+            EngineErrorKind::NotFound
+        } else if says("database is locked") || says("database table is locked") {
             EngineErrorKind::Locked
-        } else if says("No space left on device") || says("database or disk is full") || says("disk I/O error") {
+        } else if says("No space left on device") || says("database or disk is full") {
             EngineErrorKind::NoSpace
         } else if says("Read-only file system") || says("Permission denied") || says("readonly database") {
             EngineErrorKind::Permission

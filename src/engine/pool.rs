@@ -2,7 +2,9 @@
 //!
 //! A connection keeps its database open. So that fdl does not keep a file locked after the user has closed it, a thread
 //! looks ten times a second whether only our connections are left and drops them then; at the end of the process a
-//! handler drops what is left, so that DuckDB folds its write-ahead log into the file.
+//! handler has it drop what is left, so that DuckDB folds its write-ahead log into the file. It is always that thread
+//! that drops them: a database closes with its last connection, and DuckDB uses thread-local values then, which the main
+//! thread no longer has when handlers run.
 #![expect(unsafe_code, reason = "connecting to the raw database handle, and atexit")]
 
 use std::ops::Deref;
@@ -20,6 +22,9 @@ const CONNECTIONS: usize = 4;
 /// How often the thread looks whether the user has closed the database.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
+/// How long the end of the process waits for DuckDB to write its files.
+const WAIT_AT_EXIT: Duration = Duration::from_secs(60);
+
 /// The connections to one database.
 #[derive(Debug, Clone)]
 pub struct Engine {
@@ -29,12 +34,18 @@ pub struct Engine {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    returned: Condvar,
+    /// Told of every change of the state.
+    changed: Condvar,
+    /// The process that has the thread: a child made by fork has not.
+    process: u32,
 }
 
 #[derive(Debug)]
 struct State {
     idle: Vec<Connection>,
+    /// The process ends.
+    closing: bool,
+    /// The connections were dropped.
     closed: bool,
 }
 
@@ -55,7 +66,8 @@ impl Engine {
             // SAFETY: by the contract of this function.
             idle.push(unsafe { Connection::open(database) }?);
         }
-        let shared = Arc::new(Shared { state: Mutex::new(State { idle, closed: false }), returned: Condvar::new() });
+        let state = Mutex::new(State { idle, closing: false, closed: false });
+        let shared = Arc::new(Shared { state, changed: Condvar::new(), process: std::process::id() });
         let watched = Arc::clone(&shared);
         thread::Builder::new()
             .name("fdl-close".to_owned())
@@ -78,13 +90,13 @@ impl Engine {
     pub fn connection(&self) -> Result<Lease<'_>, EngineError> {
         let mut state = self.shared.lock();
         loop {
-            if state.closed {
+            if state.closing || state.closed {
                 return Err(EngineError::closed());
             }
             if let Some(connection) = state.idle.pop() {
                 return Ok(Lease { shared: &self.shared, connection: Some(connection) });
             }
-            state = self.shared.returned.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
@@ -95,26 +107,30 @@ impl Shared {
     }
 
     fn close_with_the_user(&self) {
+        let mut state = self.lock();
         loop {
-            thread::sleep(LOOK_EVERY);
-            let mut state = self.lock();
-            if state.closed {
-                return;
-            }
             // While a command runs, a user's statement runs as well, and so a user's connection is open.
-            if state.idle.len() == CONNECTIONS && only_ours_are_left(state.idle.first()) {
-                state.close();
+            let unused = state.idle.len() == CONNECTIONS;
+            if state.closing || unused && only_ours_are_left(state.idle.first()) {
+                state.idle.clear();
+                state.closed = true;
+                self.changed.notify_all();
                 return;
             }
+            let waited = self.changed.wait_timeout(state, LOOK_EVERY);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
-}
 
-impl State {
-    /// Under the lock, so that the handler at exit waits until DuckDB has written its files.
-    fn close(&mut self) {
-        self.closed = true;
-        self.idle.clear();
+    fn close_at_exit(&self) {
+        if std::process::id() != self.process {
+            return;
+        }
+        let mut state = self.lock();
+        state.closing = true;
+        self.changed.notify_all();
+        let waited = self.changed.wait_timeout_while(state, WAIT_AT_EXIT, |state| !state.closed);
+        drop(waited);
     }
 }
 
@@ -128,7 +144,7 @@ fn only_ours_are_left(connection: Option<&Connection>) -> bool {
 extern "C" fn close_all() {
     let open = OPEN.lock().map(|mut open| std::mem::take(&mut *open)).unwrap_or_default();
     for shared in open.iter().filter_map(Weak::upgrade) {
-        shared.lock().close();
+        shared.close_at_exit();
     }
 }
 
@@ -160,6 +176,6 @@ impl Drop for Lease<'_> {
             state.idle.extend(connection);
         }
         drop(state);
-        self.shared.returned.notify_one();
+        self.shared.changed.notify_all();
     }
 }

@@ -134,14 +134,15 @@ fn broken_key(key: &str) -> Option<&'static str> {
     if starts_with_scheme(key) {
         return Some("it begins with a drive letter or the scheme of a URL");
     }
-    if leaves_when_decoded(key) {
-        return Some("decoded, it holds '.', '..' or a NUL byte");
-    }
-    key.split('/').find_map(|segment| match segment {
-        "" => Some("a part between slashes is empty"),
-        "." | ".." => Some("it holds '.' or '..'"),
-        _ => None,
-    })
+    key.split('/')
+        .find_map(|segment| match segment {
+            "" => Some("a part between slashes is empty"),
+            "." | ".." => Some("it holds '.' or '..'"),
+            _ => None,
+        })
+        .or_else(|| {
+            leaves_when_decoded(key).then_some("with its percent escapes read, it holds '.', '..' or a NUL byte")
+        })
 }
 
 /// Whether the first part is a drive letter or a scheme: `c:`, `s3:`, `file:`.

@@ -4,14 +4,15 @@ use std::fs;
 use std::path::Path;
 
 use super::LakeError;
-use super::compare::{Change, Comparison, RowSource, Side, compare};
+use super::compare::{Change, Comparison, ReadRows, Side, compare};
 use super::definition::{Contents, read_contents};
 use super::describe::{Description, describe};
 use super::freeze::{FreezeOptions, freeze};
+use super::narrow::RowSource;
 use super::restore::restore;
-use super::working::{flush_inlined, forget_scheduled_deletions, require_no_transaction};
+use super::working::{flush_inlined, forget_scheduled_deletions, require_format, require_no_transaction};
 use super::working_copy::{Checkout, WorkingCopy};
-use crate::engine::Connection;
+use crate::engine::{Connection, EngineError, identifier};
 use crate::format::{Author, FDL_VERSION, Record, Sha256, Timestamp, VersionId, layout};
 
 /// What a commit is asked for.
@@ -62,6 +63,7 @@ pub fn commit(
     request: CommitRequest,
 ) -> Result<Commit, LakeError> {
     require_no_transaction(connection, copy.file())?;
+    require_format(connection, copy.file())?;
     flush_inlined(connection, copy.file(), &checkout.data_path)?;
     let scratch = copy.scratch()?;
     let catalog = scratch.join(layout::CATALOG);
@@ -70,12 +72,16 @@ pub fn commit(
     forget_scheduled_deletions(connection, copy.file())?;
     let parent_catalog = parent.map(|id| copy.version(id).join(layout::CATALOG));
     let mut frozen = Frozen::make(connection, copy, checkout, &catalog, options)?;
-    let new = Side { contents: &frozen.contents, rows: RowSource::Working(copy.file(), frozen.snapshot) };
+    let new = Side {
+        contents: &frozen.contents,
+        rows: RowSource::Working(copy.file(), frozen.snapshot, &checkout.data_path),
+    };
     let (comparison, warning) =
-        compare_with_parent(connection, parent_catalog.as_deref(), new, checkout.published_data_path());
+        compare_with_parent(connection, parent_catalog.as_deref(), new, checkout.published_data_path(), &scratch);
     let rewritten: Vec<_> = comparison.tables_that(|change| change == Change::Rewritten).collect();
-    if let (Some(parent_catalog), false) = (&parent_catalog, rewritten.is_empty()) {
-        restore(connection, copy.file(), parent_catalog, checkout, frozen.snapshot, &rewritten)?;
+    if let (Some(parent_catalog), false) = (&parent_catalog, rewritten.is_empty())
+        && restore(connection, copy.file(), parent_catalog, checkout, frozen.snapshot, &rewritten)?
+    {
         fs::remove_file(&catalog).map_err(|source| LakeError::io("remove", &catalog, source))?;
         frozen = Frozen::make(connection, copy, checkout, &catalog, options)?;
     }
@@ -91,12 +97,14 @@ pub fn commit(
             .cloned()
             .chain(warning.clone())
             .chain(left_by_dbt(&frozen.contents))
+            .chain(views_bound_to_an_alias(&frozen.contents))
             .collect(),
         description,
     };
     checkout.snapshot = frozen.snapshot;
     let nothing_new = comparison.is_same() && warning.is_none();
     if !nothing_new || request.force {
+        require_readable(connection, &catalog, &frozen.contents)?;
         write_version(&scratch, &frozen.contents, &commit.description, &request, parent)?;
         copy.keep_version(&scratch, request.id)?;
         checkout.local.push(request.id);
@@ -140,17 +148,37 @@ fn compare_with_parent(
     parent: Option<&Path>,
     new: Side<'_>,
     data_path: &str,
+    folder: &Path,
 ) -> (Comparison, Option<String>) {
     let compared = || {
         let before = parent.map(|catalog| read_contents(connection, catalog)).transpose()?;
         let old = parent.zip(before.as_ref());
         let old = old.map(|(catalog, contents)| Side { contents, rows: RowSource::Frozen(catalog, data_path) });
-        compare(connection, old, new, true)
+        compare(connection, old, new, ReadRows::WhereDoubtful, folder)
     };
     match compared() {
         Ok(comparison) => (comparison, None),
         Err(error) => (Comparison::default(), Some(format!("the parent could not be compared: {error}"))),
     }
+}
+
+/// Attaches a catalog as a reader would, before anybody can come to depend on it.
+fn require_readable(connection: &Connection, catalog: &Path, contents: &Contents) -> Result<(), LakeError> {
+    let unreadable = |error: EngineError| LakeError::Corrupt {
+        object: "the frozen catalog".to_owned(),
+        why: format!("DuckLake does not read it: {error}"),
+    };
+    let target = format!("ducklake:{}", catalog.to_string_lossy());
+    let lake = connection.attach(&target, "READ_ONLY, DATA_PATH './', OVERRIDE_DATA_PATH true").map_err(unreadable)?;
+    for (schema, table) in contents.tables() {
+        let name = format!("{}.{}.{}", identifier(lake.name()), identifier(schema), identifier(&table.name));
+        let columns = connection.column_names(&format!("SELECT * FROM {name} LIMIT 0")).map_err(unreadable)?;
+        if columns.iter().ne(table.definition.columns.iter().map(|column| &column.name)) {
+            let why = format!("DuckLake reads other columns of {schema}.{} than it holds", table.name);
+            return Err(LakeError::Corrupt { object: "the frozen catalog".to_owned(), why });
+        }
+    }
+    Ok(lake.detach()?)
 }
 
 fn write_version(
@@ -185,6 +213,22 @@ fn write_version(
     write(layout::DATASET_JSON, &dataset)?;
     write(layout::FILES_JSON, &files)?;
     write(layout::VERSION_JSON, &record.print()?)
+}
+
+/// Before DuckLake 1.0 a view keeps the alias of the catalog it was made in: read under another, it reads elsewhere.
+fn views_bound_to_an_alias(contents: &Contents) -> Option<String> {
+    let views = contents.schemas.iter().flat_map(|schema| schema.views.iter().map(move |view| (schema, view)));
+    let bound: Vec<String> = views
+        .filter(|(_, view)| contents.ducklake.starts_with("0.") && !view.sql.contains("{DUCKLAKE_CATALOG}"))
+        .map(|(schema, view)| format!("{}.{}", schema.name, view.name))
+        .collect();
+    (!bound.is_empty()).then(|| {
+        format!(
+            "DuckLake {} keeps the catalog's alias in a view, so that readers must attach under the same: {}",
+            contents.ducklake,
+            bound.join(", ")
+        )
+    })
 }
 
 /// dbt builds a table under another name and swaps it in; such a name in a version is a run that did not end well.

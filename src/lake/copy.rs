@@ -5,24 +5,24 @@
 
 use std::collections::BTreeMap;
 
+use super::template::template;
 use super::{LakeError, paths};
-use crate::engine::{Connection, identifier, literal};
+use crate::engine::{Connection, EngineErrorKind, identifier};
 
 /// The columns of each metadata table in an attached database, in their order.
 pub(super) type Tables = BTreeMap<String, Vec<String>>;
 
-/// The metadata tables of a database that is attached as plain DuckDB or SQLite.
+/// The metadata tables of a database that is attached as plain DuckDB or SQLite: of those that this session's DuckLake
+/// knows, the ones that are there.
 pub(super) fn tables(connection: &Connection, database: &str) -> Result<Tables, LakeError> {
     let mut tables = Tables::new();
-    let rows = connection.query(&format!(
-        "SELECT table_name, column_name FROM duckdb_columns() WHERE database_name = {} \
-         AND starts_with(table_name, 'ducklake_') AND NOT starts_with(table_name, 'ducklake_inlined_data_')
-         OR database_name = {} AND table_name = 'ducklake_inlined_data_tables' ORDER BY table_name, column_index",
-        literal(database),
-        literal(database)
-    ))?;
-    for row in rows {
-        tables.entry(row.text(0)?.to_owned()).or_default().push(row.text(1)?.to_owned());
+    for (name, _) in &template(connection)?.tables {
+        let all = format!("SELECT * FROM {}.main.{} LIMIT 0", identifier(database), identifier(name));
+        match connection.column_names(&all) {
+            Ok(columns) => drop(tables.insert(name.clone(), columns)),
+            Err(error) if error.kind == EngineErrorKind::NotFound => {}
+            Err(error) => return Err(error.into()),
+        }
     }
     Ok(tables)
 }

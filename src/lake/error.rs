@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::engine::EngineError;
+use crate::engine::{EngineError, EngineErrorKind};
 use crate::format::{FormatError, VersionId};
 
 /// Why something could not be done with a catalog. A closed list; [`crate::sql`] gives each its code and hint.
@@ -84,6 +84,24 @@ pub enum LakeError {
         /// The file.
         path: PathBuf,
     },
+    /// The working catalog is in a format that this session's DuckLake does not write.
+    #[error("{} is in DuckLake format {written}, and this session's DuckLake writes {read}", path.display())]
+    OtherFormat {
+        /// The working catalog.
+        path: PathBuf,
+        /// Its format.
+        written: String,
+        /// The session's.
+        read: String,
+    },
+    /// The working copy belongs to another repository.
+    #[error("{} is a working copy of {repository}", path.display())]
+    OtherRepository {
+        /// The working catalog.
+        path: PathBuf,
+        /// The repository that it was checked out from.
+        repository: String,
+    },
     /// Work that is nowhere else would be lost.
     #[error("{} holds {what}", path.display())]
     Dirty {
@@ -112,7 +130,27 @@ pub enum LakeError {
     },
 }
 
+/// Less than this many bytes are as good as none: SQLite needs some pages for its log.
+const NO_SPACE: u64 = 64 << 10;
+
 impl LakeError {
+    /// SQLite says little of why it cannot open or write a file; the file system says more.
+    pub(super) fn of_file(file: &Path, error: EngineError) -> Self {
+        let folder = file.parent().unwrap_or(file);
+        let unclear = error.kind == EngineErrorKind::Other;
+        let kind = match rustix::fs::statvfs(folder) {
+            Ok(space) if unclear && space.f_bavail.saturating_mul(space.f_frsize) < NO_SPACE => {
+                EngineErrorKind::NoSpace
+            }
+            Ok(space) if unclear && space.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY) => {
+                EngineErrorKind::Permission
+            }
+            _ if error.message.contains("unable to open database") => EngineErrorKind::Permission,
+            _ => error.kind,
+        };
+        Self::Engine(EngineError { kind, ..error })
+    }
+
     pub(super) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
         Self::Io { action, path: path.to_owned(), source }
     }

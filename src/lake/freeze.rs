@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use super::copy::{self, Which};
+use super::template::template;
 use super::working_copy::Checkout;
 use super::{LakeError, paths};
 use crate::engine::{Connection, identifier, literal};
 
 /// Rows of file statistics from which on the frozen file has DuckDB's usual block size. Below it blocks are small: an
-/// empty catalog is then 160 KB instead of 1.8 MB.
+/// empty catalog is then 0.7 MB instead of 2.4 MB.
 const LARGE_CATALOG: u64 = 200_000;
 
 /// How a catalog is frozen.
@@ -32,7 +33,27 @@ pub fn freeze(
     frozen: &Path,
     options: FreezeOptions,
 ) -> Result<i64, LakeError> {
-    let statements = table_definitions(connection, frozen)?;
+    copy_working(connection, working, frozen, options, |target| {
+        forget_the_working_copy(connection, target, checkout.published_data_path())?;
+        paths::make_relative(connection, target, checkout)
+    })
+}
+
+/// Copies the current snapshot of a working catalog as it is, absolute paths included, for reading rows on this machine.
+pub(super) fn copy_as_it_is(connection: &Connection, working: &Path, copy: &Path) -> Result<i64, LakeError> {
+    let options = FreezeOptions { allow_encrypted: true, ..FreezeOptions::default() };
+    copy_working(connection, working, copy, options, |_| Ok(()))
+}
+
+/// Copies a working catalog and lets `finish` work on the copy, which is attached under the name it is given.
+fn copy_working(
+    connection: &Connection,
+    working: &Path,
+    copy: &Path,
+    options: FreezeOptions,
+    finish: impl FnOnce(&str) -> Result<(), LakeError>,
+) -> Result<i64, LakeError> {
+    let template = template(connection)?;
     let source = connection.attach(&working.to_string_lossy(), "TYPE sqlite, READ_ONLY, BUSY_TIMEOUT 5000")?;
     let (from, transaction) = (identifier(source.name()), connection.begin()?);
     let facts = connection.row(&format!(
@@ -45,18 +66,15 @@ pub fn freeze(
     }
     let block_size = if facts.count(1)? < LARGE_CATALOG { 16_384 } else { 262_144 };
     // Older DuckDB releases can open this storage version.
-    let target = connection.attach(
-        &frozen.to_string_lossy(),
-        &format!("TYPE duckdb, STORAGE_VERSION 'v1.0.0', BLOCK_SIZE {block_size}"),
-    )?;
+    let target = connection
+        .attach(&copy.to_string_lossy(), &format!("TYPE duckdb, STORAGE_VERSION 'v1.0.0', BLOCK_SIZE {block_size}"))?;
     let to = identifier(target.name());
-    for statement in statements {
+    for (_, statement) in &template.tables {
         connection.execute(&statement.replacen("CREATE TABLE ", &format!("CREATE TABLE {to}.main."), 1))?;
     }
     let which = if options.keep_snapshots { Which::All } else { Which::Current };
     copy::copy(connection, source.name(), target.name(), which, None)?;
-    forget_the_working_copy(connection, &to, checkout.published_data_path())?;
-    paths::make_relative(connection, target.name(), checkout)?;
+    finish(target.name())?;
     transaction.commit()?;
     connection.execute(&format!("CHECKPOINT {to}"))?;
     target.detach()?;
@@ -64,24 +82,17 @@ pub fn freeze(
     facts.integer(0).map_err(LakeError::from)
 }
 
-/// The statements with which DuckLake makes its tables in DuckDB, read off an empty catalog beside `frozen`.
-fn table_definitions(connection: &Connection, frozen: &Path) -> Result<Vec<String>, LakeError> {
-    let template = frozen.with_extension("template");
-    connection
-        .attach(&format!("ducklake:{}", template.to_string_lossy()), "DATA_PATH '.', META_BLOCK_SIZE 16384")?
-        .detach()?;
-    let attached = connection.attach(&template.to_string_lossy(), "TYPE duckdb, READ_ONLY")?;
-    let rows = connection.query(&format!(
-        "SELECT sql FROM duckdb_tables() WHERE database_name = {} ORDER BY table_oid",
-        literal(attached.name())
-    ))?;
-    attached.detach()?;
-    std::fs::remove_file(&template).map_err(|source| LakeError::io("remove", &template, source))?;
-    rows.iter().map(|row| Ok(row.text(0)?.to_owned())).collect()
+/// The DuckLake format that this session's DuckLake writes and reads, such as `1.0`.
+///
+/// # Errors
+/// DuckDB's.
+pub fn session_format(connection: &Connection) -> Result<&'static str, LakeError> {
+    Ok(&template(connection)?.format)
 }
 
 /// Takes out what belongs to the working copy: its data path, the option that guards it and the mark of its checkout.
-fn forget_the_working_copy(connection: &Connection, to: &str, data_path: &str) -> Result<(), LakeError> {
+fn forget_the_working_copy(connection: &Connection, target: &str, data_path: &str) -> Result<(), LakeError> {
+    let to = identifier(target);
     connection.execute(&format!(
         "DELETE FROM {to}.main.ducklake_metadata WHERE scope IS NULL AND (key = {} OR key = 'delete_older_than' \
          AND value = {}); \

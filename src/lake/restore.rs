@@ -38,7 +38,8 @@ const PER_FILE: [&str; 3] =
     ["ducklake_file_column_stats", "ducklake_file_variant_stats", "ducklake_file_partition_value"];
 
 /// Makes the tables in the working catalog what they are in the frozen catalog `parent`, whose rows they hold in other
-/// files. `snapshot` is the working catalog's snapshot that was compared.
+/// files. `snapshot` is the working catalog's snapshot that was compared. Returns whether there was anything to do: a table
+/// of the parent that lives on under another name cannot be given back its own, and the new table keeps its files.
 ///
 /// # Errors
 /// [`LakeError::InTransaction`] when the working catalog has moved on since, or DuckDB's; nothing is changed then.
@@ -49,7 +50,7 @@ pub fn restore(
     checkout: &Checkout,
     snapshot: i64,
     tables: &[&TableChange],
-) -> Result<(), LakeError> {
+) -> Result<bool, LakeError> {
     let target = connection.attach(&working.to_string_lossy(), "TYPE sqlite, BUSY_TIMEOUT 5000")?;
     let source = connection.attach(&parent.to_string_lossy(), "TYPE duckdb, READ_ONLY")?;
     let transaction = connection.begin()?;
@@ -57,11 +58,18 @@ pub fn restore(
     if restore.last_snapshot != snapshot {
         return Err(LakeError::InTransaction { path: working.to_owned() });
     }
-    restore.run(tables)?;
+    let mut pairs = Vec::new();
+    for table in tables {
+        pairs.extend(restore.pair(table)?.map(|pair| (*table, pair)));
+    }
+    let restored = !pairs.is_empty();
+    if restored {
+        restore.run(&pairs)?;
+    }
     transaction.commit()?;
     source.detach()?;
     target.detach()?;
-    Ok(())
+    Ok(restored)
 }
 
 struct Restore<'a> {
@@ -115,14 +123,13 @@ impl<'a> Restore<'a> {
         Ok(self.connection.execute(sql)?)
     }
 
-    fn run(&self, tables: &[&TableChange]) -> Result<(), LakeError> {
+    fn run(&self, tables: &[(&TableChange, Pair)]) -> Result<(), LakeError> {
         let mut file_id = self.next_file_id;
         let mut changes = Vec::new();
-        for table in tables {
-            let pair = self.pair(table)?;
-            self.end(&pair)?;
-            file_id = self.begin(&pair, file_id)?;
-            self.statistics(&pair)?;
+        for (table, pair) in tables {
+            self.end(pair)?;
+            file_id = self.begin(pair, file_id)?;
+            self.statistics(pair)?;
             changes.push(if pair.now == pair.then {
                 format!("altered_table:{0},deleted_from_table:{0},inserted_into_table:{0}", pair.then)
             } else {
@@ -146,7 +153,8 @@ impl<'a> Restore<'a> {
         ))
     }
 
-    fn pair(&self, table: &TableChange) -> Result<Pair, LakeError> {
+    /// Nothing when the table of the parent lives on under another name.
+    fn pair(&self, table: &TableChange) -> Result<Option<Pair>, LakeError> {
         let ids = |database: &str| -> Result<Row, LakeError> {
             Ok(self.connection.row(&format!(
                 "SELECT t.table_id::BIGINT, t.schema_id::BIGINT FROM {database}.ducklake_table t \
@@ -157,7 +165,12 @@ impl<'a> Restore<'a> {
             ))?)
         };
         let (now, then) = (ids(&self.to)?, ids(&self.from)?);
-        Ok(Pair { now: now.integer(0)?, then: then.integer(0)?, schema: now.integer(1)? })
+        let pair = Pair { now: now.integer(0)?, then: then.integer(0)?, schema: now.integer(1)? };
+        let alive = self.connection.query(&format!(
+            "SELECT 1 FROM {}.ducklake_table WHERE table_id = {} AND end_snapshot IS NULL LIMIT 1",
+            self.to, pair.then
+        ))?;
+        Ok((pair.now == pair.then || alive.is_empty()).then_some(pair))
     }
 
     /// Ends everything that the table is now.
@@ -264,22 +277,30 @@ impl<'a> Restore<'a> {
         let columns: Vec<&str> = to.iter().filter(|column| from.contains(column)).map(String::as_str).collect();
         let names_files = matches!(table, "ducklake_data_file" | "ducklake_delete_file");
         let by_url = self.checkout.published_at.as_deref().filter(|_| names_files);
-        let by_url = by_url.map(|url| paths::published(&self.from, url));
+        // A file that this working copy wrote itself may not be published yet, and is here.
+        let written_here = format!(
+            "EXISTS (SELECT 1 FROM {}.{table} w WHERE w.table_id = r.table_id AND w.path = r.path AND w.path_is_relative)",
+            self.to
+        );
+        let by_url = by_url.map(|url| {
+            let url = paths::published(&self.from, url);
+            (format!("CASE WHEN {written_here} THEN r.path ELSE {url} END"), written_here)
+        });
         let values: Vec<String> = columns
             .iter()
-            .map(|column| match (*column, pair) {
-                ("begin_snapshot", Some(_)) => self.snapshot().to_string(),
-                ("end_snapshot", Some(_)) => "NULL".to_owned(),
-                ("schema_id", Some(pair)) => pair.schema.to_string(),
-                ("path", Some(pair)) if table == "ducklake_table" => self.table_folder(pair, "absolute", "r.path"),
-                ("path_is_relative", Some(pair)) if table == "ducklake_table" => {
+            .map(|column| match (*column, pair, &by_url) {
+                ("path", Some(_), Some((path, _))) => path.clone(),
+                ("path_is_relative", Some(_), Some((_, relative))) => relative.clone(),
+                ("begin_snapshot", Some(_), _) => self.snapshot().to_string(),
+                ("end_snapshot", Some(_), _) => "NULL".to_owned(),
+                ("schema_id", Some(pair), _) => pair.schema.to_string(),
+                ("path", Some(pair), _) if table == "ducklake_table" => self.table_folder(pair, "absolute", "r.path"),
+                ("path_is_relative", Some(pair), _) if table == "ducklake_table" => {
                     self.table_folder(pair, "false", "r.path_is_relative")
                 }
-                ("path", Some(_)) if by_url.is_some() => by_url.clone().unwrap_or_default(),
-                ("path_is_relative", Some(_)) if by_url.is_some() => "false".to_owned(),
-                ("data_file_id", _) if !join.is_empty() => "n.new_data_file_id".to_owned(),
-                ("delete_file_id", _) if !join.is_empty() => "m.new_delete_file_id".to_owned(),
-                (column, _) => format!("r.{}", identifier(column)),
+                ("data_file_id", _, _) if !join.is_empty() => "n.new_data_file_id".to_owned(),
+                ("delete_file_id", _, _) if !join.is_empty() => "m.new_delete_file_id".to_owned(),
+                (column, _, _) => format!("r.{}", identifier(column)),
             })
             .collect();
         let names = columns.iter().map(|column| identifier(column)).collect::<Vec<_>>().join(", ");

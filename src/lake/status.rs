@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use super::LakeError;
-use super::compare::{RowSource, Side, compare};
+use super::compare::{ReadRows, Side, compare};
 use super::definition::read_contents;
 use super::freeze::{FreezeOptions, freeze};
-use super::working::latest_snapshot;
+use super::narrow::RowSource;
+use super::working::{inlined, latest_snapshot, require_format};
 use super::working_copy::Checkout;
 use crate::engine::Connection;
 use crate::format::layout;
@@ -20,8 +21,7 @@ pub struct Uncommitted {
     pub tables: u64,
 }
 
-/// Compares the working catalog with the version in `tip`, its folder beside the working copy. Reads rows only when
-/// `read_rows` says so; without, a table that was rewritten with the same rows counts as changed.
+/// Compares the working catalog with the version in `tip`, its folder beside the working copy.
 ///
 /// # Errors
 /// Those of [`LakeError`].
@@ -30,16 +30,22 @@ pub fn uncommitted(
     working: &Path,
     checkout: &Checkout,
     tip: Option<&Path>,
-    read_rows: bool,
+    read_rows: ReadRows,
 ) -> Result<Uncommitted, LakeError> {
     let latest = latest_snapshot(connection, working)?;
     if latest.is_some_and(|latest| latest.snapshot == checkout.snapshot) {
         return Ok(Uncommitted { changed: false, tables: 0 });
     }
+    require_format(connection, working)?;
     let folder = tempfile::tempdir().map_err(|source| LakeError::io("create", &std::env::temp_dir(), source))?;
     let catalog = folder.path().join(layout::CATALOG);
     let options = FreezeOptions { allow_encrypted: true, ..FreezeOptions::default() };
-    let snapshot = freeze(connection, working, checkout, &catalog, options)?;
+    let snapshot = match freeze(connection, working, checkout, &catalog, options) {
+        Ok(snapshot) => snapshot,
+        // What cannot be committed is not committed; the commit says why.
+        Err(LakeError::OutsideDataDir { .. }) => return Ok(Uncommitted { changed: true, tables: 1 }),
+        Err(error) => return Err(error),
+    };
     let contents = read_contents(connection, &catalog)?;
     let tip = tip.map(|folder| folder.join(layout::CATALOG));
     let before = tip.as_deref().map(|catalog| read_contents(connection, catalog)).transpose()?;
@@ -47,7 +53,10 @@ pub fn uncommitted(
         .as_deref()
         .zip(before.as_ref())
         .map(|(catalog, contents)| Side { contents, rows: RowSource::Frozen(catalog, checkout.published_data_path()) });
-    let new = Side { contents: &contents, rows: RowSource::Working(working, snapshot) };
-    let comparison = compare(connection, old, new, read_rows)?;
-    Ok(Uncommitted { changed: !comparison.is_same(), tables: comparison.changed() as u64 })
+    let new = Side { contents: &contents, rows: RowSource::Working(working, snapshot, &checkout.data_path) };
+    let comparison = compare(connection, old, new, read_rows, folder.path())?;
+    // A frozen catalog has neither inlined rows nor deletions, and they are written out at a commit only.
+    let inlined = inlined(connection, working)?.len();
+    let tables = comparison.changed().max(inlined) as u64;
+    Ok(Uncommitted { changed: !comparison.is_same() || inlined > 0, tables })
 }

@@ -5,6 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::LakeError;
+use super::template::template;
 use crate::engine::{Connection, EngineErrorKind, Row, identifier, literal};
 
 /// How often, and how long apart, to look again whether a transaction has ended: a statement of another process is over
@@ -84,24 +85,18 @@ pub struct LatestSnapshot {
 /// # Errors
 /// DuckDB's, for a file that is busy or cannot be read.
 pub fn latest_snapshot(connection: &Connection, working: &Path) -> Result<Option<LatestSnapshot>, LakeError> {
-    let attached = connection.attach(&working.to_string_lossy(), "TYPE sqlite, READ_ONLY, BUSY_TIMEOUT 5000");
-    let Ok(attached) = attached else { return Ok(None) };
-    let database = identifier(attached.name());
-    let known = connection.query(&format!(
-        "SELECT 1 FROM duckdb_tables() WHERE database_name = {} AND table_name IN ('ducklake_snapshot', \
-         'ducklake_metadata')",
-        literal(attached.name())
+    let rows = connection.query(&format!(
+        "SELECT snapshot_id::BIGINT, schema_version::BIGINT, (SELECT max(value) FROM {} WHERE key = {}) \
+         FROM {} ORDER BY snapshot_id DESC LIMIT 1",
+        scan(working, "ducklake_metadata"),
+        literal(super::thaw::CHECKOUT_KEY),
+        scan(working, "ducklake_snapshot"),
     ));
-    let rows = match known {
-        Ok(tables) if tables.len() == 2 => connection.query(&format!(
-            "SELECT snapshot_id::BIGINT, schema_version::BIGINT, \
-             (SELECT max(value) FROM {database}.ducklake_metadata WHERE key = {}) \
-             FROM {database}.ducklake_snapshot ORDER BY snapshot_id DESC LIMIT 1",
-            literal(super::thaw::CHECKOUT_KEY)
-        ))?,
-        Ok(_) => return Ok(None),
-        Err(error) if error.kind == EngineErrorKind::Other => return Ok(None),
-        Err(error) => return Err(error.into()),
+    let rows = match rows {
+        Ok(rows) => rows,
+        Err(error) if error.kind == EngineErrorKind::NotFound => return Ok(None),
+        Err(error) if error.message.contains("file is not a database") => return Ok(None),
+        Err(error) => return Err(LakeError::of_file(working, error)),
     };
     let latest = |row: &Row| {
         Ok::<_, LakeError>(LatestSnapshot {
@@ -113,17 +108,37 @@ pub fn latest_snapshot(connection: &Connection, working: &Path) -> Result<Option
     rows.first().map(latest).transpose()
 }
 
+/// Makes sure that a working catalog is in the format that this session's DuckLake writes.
+///
+/// # Errors
+/// [`LakeError::OtherFormat`], or DuckDB's.
+pub fn require_format(connection: &Connection, working: &Path) -> Result<(), LakeError> {
+    let metadata = scan(working, "ducklake_metadata");
+    let row = connection.row(&format!("SELECT max(value) FROM {metadata} WHERE key = 'version'"))?;
+    let (written, read) = (row.optional_text(0)?.unwrap_or_default(), &template(connection)?.format);
+    if written == read {
+        return Ok(());
+    }
+    Err(LakeError::OtherFormat { path: working.to_owned(), written: written.to_owned(), read: read.clone() })
+}
+
+/// SQL for the rows of a table in a SQLite file, read without attaching it: other connections list attached databases.
+fn scan(working: &Path, table: &str) -> String {
+    format!("sqlite_scan({}, {})", literal(&working.to_string_lossy()), literal(table))
+}
+
 /// Takes back DuckLake's plan to delete files that it has replaced (by merging them, say): versions may name them, and
 /// only `fdl_gc` knows which files no version needs.
 ///
 /// # Errors
 /// DuckDB's.
 pub fn forget_scheduled_deletions(connection: &Connection, working: &Path) -> Result<(), LakeError> {
-    let attached = connection.attach(&working.to_string_lossy(), "TYPE sqlite, BUSY_TIMEOUT 5000")?;
-    let scheduled = format!("{}.ducklake_files_scheduled_for_deletion", identifier(attached.name()));
-    if !connection.query(&format!("SELECT 1 FROM {scheduled} LIMIT 1"))?.is_empty() {
-        connection.execute(&format!("DELETE FROM {scheduled}"))?;
+    let table = "ducklake_files_scheduled_for_deletion";
+    if connection.query(&format!("SELECT 1 FROM {} LIMIT 1", scan(working, table)))?.is_empty() {
+        return Ok(());
     }
+    let attached = connection.attach(&working.to_string_lossy(), "TYPE sqlite, BUSY_TIMEOUT 5000")?;
+    connection.execute(&format!("DELETE FROM {}.{table}", identifier(attached.name())))?;
     Ok(attached.detach()?)
 }
 
@@ -133,33 +148,66 @@ pub fn forget_scheduled_deletions(connection: &Connection, working: &Path) -> Re
 /// # Errors
 /// [`LakeError::StillInlined`] when DuckLake left some, or DuckDB's.
 pub fn flush_inlined(connection: &Connection, working: &Path, data_path: &str) -> Result<(), LakeError> {
-    if first_inlined(connection, working)?.is_none() {
+    if inlined(connection, working)?.is_empty() {
         return Ok(());
     }
     let lake = connection.attach(&format!("ducklake:{}", working.to_string_lossy()), &options(data_path))?;
     connection.execute(&format!("CALL ducklake_flush_inlined_data({})", literal(lake.name())))?;
     lake.detach()?;
-    match first_inlined(connection, working)? {
+    renew_schema_version(connection, working)?;
+    match inlined(connection, working)?.into_iter().next() {
         Some(table) => Err(LakeError::StillInlined { table }),
         None => Ok(()),
     }
 }
 
-/// A table of inlined rows or deletions that is not empty.
-fn first_inlined(connection: &Connection, working: &Path) -> Result<Option<String>, LakeError> {
-    let attached = connection.attach(&working.to_string_lossy(), "TYPE sqlite, READ_ONLY, BUSY_TIMEOUT 5000")?;
-    let tables = connection.query(&format!(
-        "SELECT table_name FROM duckdb_tables() WHERE database_name = {} AND starts_with(table_name, 'ducklake_inlined_') \
-         AND table_name <> 'ducklake_inlined_data_tables' ORDER BY table_name",
-        literal(attached.name())
+/// Adds a snapshot that changes nothing but the version of the schema. Sessions that have the catalog attached know by
+/// that version which tables of inlined rows there are, and a flush drops some.
+fn renew_schema_version(connection: &Connection, working: &Path) -> Result<(), LakeError> {
+    let attached = connection.attach(&working.to_string_lossy(), "TYPE sqlite, BUSY_TIMEOUT 5000")?;
+    let (database, transaction) = (identifier(attached.name()), connection.begin()?);
+    connection.execute(&format!(
+        "INSERT INTO {database}.ducklake_snapshot (snapshot_id, snapshot_time, schema_version, next_catalog_id, next_file_id) \
+         SELECT snapshot_id + 1, now()::VARCHAR, schema_version + 1, next_catalog_id, next_file_id \
+         FROM {database}.ducklake_snapshot ORDER BY snapshot_id DESC LIMIT 1; \
+         INSERT INTO {database}.ducklake_snapshot_changes (snapshot_id, changes_made) \
+         SELECT max(snapshot_id), '' FROM {database}.ducklake_snapshot"
     ))?;
+    transaction.commit()?;
+    Ok(attached.detach()?)
+}
+
+/// The metadata tables that hold inlined rows or deletions.
+///
+/// # Errors
+/// DuckDB's.
+pub fn inlined(connection: &Connection, working: &Path) -> Result<Vec<String>, LakeError> {
+    let tables = connection.query(&format!(
+        "SELECT name FROM {} WHERE type = 'table' AND starts_with(name, 'ducklake_inlined_') \
+         AND name <> 'ducklake_inlined_data_tables' ORDER BY name",
+        scan(working, "sqlite_master")
+    ))?;
+    let live =
+        |key: &str, table: &str| format!("SELECT {key} FROM {} WHERE end_snapshot IS NULL", scan(working, table));
+    let mut inlined = Vec::new();
     for table in tables {
-        let (database, name) = (identifier(attached.name()), table.text(0)?);
-        let some = connection.query(&format!("SELECT 1 FROM {database}.{} LIMIT 1", identifier(name)))?;
-        if !some.is_empty() {
-            return Ok(Some(name.to_owned()));
+        // Rows of tables that were dropped, and deletions from files that were replaced, stay behind and are no rows.
+        let name = table.text(0)?;
+        let (number, counts) =
+            match (name.strip_prefix("ducklake_inlined_data_"), name.strip_prefix("ducklake_inlined_delete_")) {
+                (Some(rest), _) => (rest.split('_').next().unwrap_or(rest), "end_snapshot IS NULL".to_owned()),
+                (_, Some(rest)) => (rest, format!("file_id IN ({})", live("data_file_id", "ducklake_data_file"))),
+                // Of a kind that is not known: better refused than lost.
+                (None, None) => ("", "true".to_owned()),
+            };
+        let of_a_live_table = match number.parse::<i64>() {
+            Ok(number) => format!("{number} IN ({})", live("table_id", "ducklake_table")),
+            Err(_) => "true".to_owned(),
+        };
+        let rows = format!("SELECT 1 FROM {} WHERE {counts} AND {of_a_live_table} LIMIT 1", scan(working, name));
+        if !connection.query(&rows)?.is_empty() {
+            inlined.push(name.to_owned());
         }
     }
-    attached.detach()?;
-    Ok(None)
+    Ok(inlined)
 }

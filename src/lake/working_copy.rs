@@ -68,6 +68,8 @@ struct State {
 pub struct WorkingCopy {
     file: PathBuf,
     folder: PathBuf,
+    /// Whether the folder was made by this call.
+    is_new: bool,
     /// Released with the value, or with the process.
     _lock: File,
 }
@@ -79,6 +81,7 @@ impl WorkingCopy {
     /// [`LakeError::Busy`] while another call holds it, or the system's.
     pub fn lock(file: &Path) -> Result<Self, LakeError> {
         let folder = folder(file);
+        let is_new = !folder.exists();
         fs::create_dir_all(&folder).map_err(|source| LakeError::io("create", &folder, source))?;
         let path = folder.join("lock");
         let lock = File::options()
@@ -88,7 +91,7 @@ impl WorkingCopy {
             .open(&path)
             .map_err(|source| LakeError::io("open", &path, source))?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self { file: file.to_owned(), folder, _lock: lock }),
+            Ok(()) => Ok(Self { file: file.to_owned(), folder, is_new, _lock: lock }),
             Err(TryLockError::WouldBlock) => Err(LakeError::Busy { path: file.to_owned() }),
             Err(TryLockError::Error(source)) => Err(LakeError::io("lock", &path, source)),
         }
@@ -142,17 +145,30 @@ impl WorkingCopy {
         read_checkout(&self.file, mark)
     }
 
-    /// Writes that this checkout is in force, and removes the files and versions it does not need.
+    /// Writes that this checkout is in force. Versions that it does not need go when the call has ended.
     ///
     /// # Errors
     /// The system's.
     pub fn save(&self, checkout: &Checkout) -> Result<(), LakeError> {
-        self.write(&State { fdl: FDL_VERSION.to_owned(), current: Some(checkout.clone()), next: None })?;
+        self.write(&State { fdl: FDL_VERSION.to_owned(), current: Some(checkout.clone()), next: None })
+    }
+
+    /// Takes away what no checkout needs: scratch files, versions of former checkouts, and the whole folder when there is
+    /// no working copy after all.
+    fn tidy(&self) -> Result<(), LakeError> {
+        let state = match read_state(&self.file) {
+            Ok(state) => state,
+            Err(LakeError::NotACheckout { .. }) if self.is_new => return remove_folder(&self.folder),
+            // A lost or damaged state may be mended by hand, and then needs what it names.
+            Err(_) => return Ok(()),
+        };
         remove_folder(&self.folder.join("tmp"))?;
-        let needed: Vec<PathBuf> =
-            checkout.local.iter().copied().chain(checkout.base).map(|id| self.version(id)).collect();
-        let versions = self.folder.join("versions");
-        let Ok(entries) = fs::read_dir(&versions) else { return Ok(()) };
+        let checkouts = [&state.current, &state.next].into_iter().flatten();
+        let needed: Vec<PathBuf> = checkouts
+            .flat_map(|checkout| checkout.local.iter().copied().chain(checkout.base))
+            .map(|id| self.version(id))
+            .collect();
+        let Ok(entries) = fs::read_dir(self.folder.join("versions")) else { return Ok(()) };
         for entry in entries.flatten() {
             if !needed.contains(&entry.path()) {
                 remove_folder(&entry.path())?;
@@ -168,19 +184,7 @@ impl WorkingCopy {
     /// [`LakeError::InTransaction`] when somebody writes to the old one, or the system's.
     pub fn replace(&self, catalog: &Path, current: Option<&Checkout>, next: &Checkout) -> Result<(), LakeError> {
         sync(catalog)?;
-        // A log that is left would be played into the new file.
-        for suffix in ["-wal", "-shm"] {
-            let mut path = self.file.clone().into_os_string();
-            path.push(suffix);
-            let path = PathBuf::from(path);
-            match fs::metadata(&path) {
-                Ok(meta) if meta.len() > 0 && suffix == "-wal" => {
-                    return Err(LakeError::InTransaction { path: self.file.clone() });
-                }
-                Ok(_) => fs::remove_file(&path).map_err(|source| LakeError::io("remove", &path, source))?,
-                Err(_) => {}
-            }
-        }
+        self.remove_logs()?;
         let fdl = FDL_VERSION.to_owned();
         self.write(&State { fdl, current: current.cloned(), next: Some(next.clone()) })?;
         fs::rename(catalog, &self.file).map_err(|source| LakeError::io("write", &self.file, source))?;
@@ -188,6 +192,23 @@ impl WorkingCopy {
             sync(parent)?;
         }
         self.save(next)
+    }
+
+    /// Removes SQLite's logs: one that is left would be played into the new file. Those of a catalog that is gone belong to
+    /// nothing; those of one that is there are empty by now, or somebody writes.
+    fn remove_logs(&self) -> Result<(), LakeError> {
+        let orphaned = !self.file.exists();
+        for suffix in ["-wal", "-shm", "-journal"] {
+            let mut path = self.file.clone().into_os_string();
+            path.push(suffix);
+            let path = PathBuf::from(path);
+            let Ok(meta) = fs::metadata(&path) else { continue };
+            if !orphaned && meta.len() > 0 && suffix != "-shm" {
+                return Err(LakeError::InTransaction { path: self.file.clone() });
+            }
+            fs::remove_file(&path).map_err(|source| LakeError::io("remove", &path, source))?;
+        }
+        Ok(())
     }
 
     fn write(&self, state: &State) -> Result<(), LakeError> {
@@ -200,6 +221,18 @@ impl WorkingCopy {
         file.as_file().sync_all().map_err(failed)?;
         file.persist(&path).map_err(|error| failed(error.error))?;
         sync(&self.folder)
+    }
+}
+
+/// The folder beside the working catalog `file` for data files that cannot be written into the repository.
+pub fn data_folder(file: &Path) -> PathBuf {
+    folder(file).join("data")
+}
+
+impl Drop for WorkingCopy {
+    fn drop(&mut self) {
+        // What cannot be taken away now is taken away after the next call; it harms nobody.
+        let _ = self.tidy();
     }
 }
 
@@ -220,6 +253,15 @@ fn folder(file: &Path) -> PathBuf {
 /// # Errors
 /// [`LakeError::NotACheckout`] where there is none, [`LakeError::Corrupt`] for a damaged state.
 pub fn read_checkout(file: &Path, mark: Option<&str>) -> Result<Checkout, LakeError> {
+    let state = read_state(file)?;
+    let known = [state.next, state.current].into_iter().flatten().find(|known| Some(known.mark.as_str()) == mark);
+    known.ok_or_else(|| match mark {
+        Some(_) => corrupt(file, "it belongs to another catalog than the one beside it".to_owned()),
+        None => LakeError::NotACheckout { given: file.to_string_lossy().into_owned() },
+    })
+}
+
+fn read_state(file: &Path) -> Result<State, LakeError> {
     let path = folder(file).join(STATE);
     let text = match fs::read(&path) {
         Ok(text) => text,
@@ -228,14 +270,13 @@ pub fn read_checkout(file: &Path, mark: Option<&str>) -> Result<Checkout, LakeEr
         }
         Err(error) => return Err(LakeError::io("read", &path, error)),
     };
-    let corrupt = |why: String| LakeError::Corrupt { object: path.to_string_lossy().into_owned(), why };
-    let state: State = serde_json::from_slice(&text).map_err(|error| corrupt(error.to_string()))?;
+    let state: State = serde_json::from_slice(&text).map_err(|error| corrupt(file, error.to_string()))?;
     supported(STATE, &state.fdl)?;
-    let known = [state.next, state.current].into_iter().flatten().find(|known| Some(known.mark.as_str()) == mark);
-    known.ok_or_else(|| match mark {
-        Some(_) => corrupt("it belongs to another catalog than the one beside it".to_owned()),
-        None => LakeError::NotACheckout { given: file.to_string_lossy().into_owned() },
-    })
+    Ok(state)
+}
+
+fn corrupt(file: &Path, why: String) -> LakeError {
+    LakeError::Corrupt { object: folder(file).join(STATE).to_string_lossy().into_owned(), why }
 }
 
 /// Makes a file or folder durable.

@@ -115,7 +115,7 @@ pub enum RepoError {
         /// What it was to hold; nothing when it was to be deleted.
         version: Option<VersionId>,
         /// What the store said.
-        source: Option<StoreError>,
+        source: Option<Box<StoreError>>,
     },
     /// The store refuses to move the ref although it holds what was expected.
     #[error("the store refuses to move {reference}, although nobody else has moved it")]

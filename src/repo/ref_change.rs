@@ -66,7 +66,9 @@ async fn create(
         (Ok(Some(held)), _) if held.version == version => Ok(changed(store, reference, version).await),
         (Ok(Some(held)), _) => Err(RepoError::Exists { reference, version: held.version }),
         (Ok(None), Some(error)) if !may_have_happened(&error) => Err(error.into()),
-        (_, source) => Err(RepoError::UnknownOutcome { reference, version: Some(version), source }),
+        (_, source) => {
+            Err(RepoError::UnknownOutcome { reference, version: Some(version), source: source.map(Box::new) })
+        }
     }
 }
 
@@ -94,7 +96,7 @@ pub async fn delete_ref(store: &dyn Store, name: &RefName) -> Result<RefChange, 
         }
         (Ok(Some(_)), Some(error)) if !may_have_happened(&error) => Err(error.into()),
         (Ok(Some(_)), None) => Err(RepoError::Rejected { reference }),
-        (_, source) => Err(RepoError::UnknownOutcome { reference, version: None, source }),
+        (_, source) => Err(RepoError::UnknownOutcome { reference, version: None, source: source.map(Box::new) }),
     }
 }
 

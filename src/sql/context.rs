@@ -2,17 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio::runtime::{Builder, Runtime};
 
 use super::Error;
 use crate::engine::{Engine, Lease};
 use crate::format::{RefName, SystemClock, SystemRandom, VersionId, VersionIds};
+use crate::host::RunningHost;
 
 /// A version that was attached read-only.
 #[derive(Debug, Clone)]
 pub struct Published {
+    /// The alias.
+    pub alias: String,
     /// The catalog that was attached.
     pub catalog: PathBuf,
     /// The location of its repository.
@@ -36,6 +39,10 @@ struct Inner {
     ids: VersionIds,
     /// The versions that `fdl_attach` attached, by alias in lower case.
     attached: Mutex<BTreeMap<String, Published>>,
+    /// The tokens that calls gave, by location: a session that was given one need not be given it again.
+    tokens: Mutex<BTreeMap<String, String>>,
+    /// The hosts that run, with the location of what each serves. They end with the database.
+    hosts: Mutex<Vec<(RunningHost, String)>>,
 }
 
 impl Context {
@@ -45,7 +52,16 @@ impl Context {
     /// None today; what is made once for each database may fail.
     pub fn new(engine: Engine) -> Result<Self, Error> {
         let ids = VersionIds::new(Arc::new(SystemClock), Arc::new(SystemRandom));
-        Ok(Self { inner: Arc::new(Inner { engine, clock: SystemClock, ids, attached: Mutex::default() }) })
+        Ok(Self {
+            inner: Arc::new(Inner {
+                engine,
+                clock: SystemClock,
+                ids,
+                attached: Mutex::default(),
+                tokens: Mutex::default(),
+                hosts: Mutex::default(),
+            }),
+        })
     }
 
     /// A connection to the user's database, for the length of a command.
@@ -67,9 +83,9 @@ impl Context {
     }
 
     /// Remembers what was attached under an alias.
-    pub fn remember_attached(&self, alias: &str, published: Published) {
+    pub fn remember_attached(&self, published: Published) {
         let mut attached = self.inner.attached.lock().unwrap_or_else(PoisonError::into_inner);
-        attached.insert(alias.to_lowercase(), published);
+        attached.insert(published.alias.to_lowercase(), published);
     }
 
     /// What was attached under an alias, if the catalog there is still `catalog`.
@@ -78,24 +94,69 @@ impl Context {
         attached.get(&alias.to_lowercase()).filter(|published| published.catalog == catalog).cloned()
     }
 
+    fn tokens(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
+        self.inner.tokens.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers the token that a call gave for a location, for the length of the session.
+    pub fn remember_token(&self, location: &str, token: &str) {
+        self.tokens().insert(location.trim_end_matches('/').to_owned(), token.to_owned());
+    }
+
+    /// The token that an earlier call gave for a location.
+    pub fn token_for(&self, location: &str) -> Option<String> {
+        self.tokens().get(location.trim_end_matches('/')).cloned()
+    }
+
+    /// The engine, for what goes on behind the commands.
+    pub fn engine(&self) -> &Engine {
+        &self.inner.engine
+    }
+
+    fn hosts(&self) -> MutexGuard<'_, Vec<(RunningHost, String)>> {
+        self.inner.hosts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a host running until it is taken or the database closes.
+    pub fn add_host(&self, host: RunningHost, repository: String) {
+        self.hosts().push((host, repository));
+    }
+
+    /// Looks at every host that runs.
+    pub fn each_host<T>(&self, look: impl Fn(&RunningHost, &str) -> T) -> Vec<T> {
+        self.hosts().iter().map(|(host, repository)| look(host, repository)).collect()
+    }
+
+    /// Takes the host on an address, or all.
+    pub fn take_hosts(&self, address: Option<&str>) -> Vec<RunningHost> {
+        let mut hosts = self.hosts();
+        let (taken, kept) = std::mem::take(&mut *hosts)
+            .into_iter()
+            .partition(|(host, _)| address.is_none_or(|address| host.address().to_string() == address));
+        *hosts = kept;
+        let taken: Vec<(RunningHost, String)> = taken;
+        taken.into_iter().map(|(host, _)| host).collect()
+    }
+
     /// Runs a store's work to its end on the runtime that all databases of the process share.
     ///
     /// # Errors
     /// FDL-DUCKDB when the system gives no threads.
     pub fn block_on<F: Future>(&self, work: F) -> Result<F::Output, Error> {
+        Ok(self.runtime()?.block_on(work))
+    }
+
+    /// The runtime.
+    ///
+    /// # Errors
+    /// FDL-DUCKDB when the system gives no threads.
+    pub fn runtime(&self) -> Result<&'static Runtime, Error> {
         static RUNTIME: OnceLock<Runtime> = OnceLock::new();
-        let runtime = match RUNTIME.get() {
-            Some(runtime) => runtime,
-            None => {
-                let made = Builder::new_multi_thread()
-                    .worker_threads(2)
-                    .thread_name("fdl-store")
-                    .enable_all()
-                    .build()
-                    .map_err(Error::no_threads)?;
-                RUNTIME.get_or_init(|| made)
-            }
-        };
-        Ok(runtime.block_on(work))
+        if let Some(runtime) = RUNTIME.get() {
+            return Ok(runtime);
+        }
+        let made = Builder::new_multi_thread().worker_threads(2).thread_name("fdl-store").enable_all().build();
+        let made = made.map_err(Error::no_threads)?;
+        Ok(RUNTIME.get_or_init(|| made))
     }
 }

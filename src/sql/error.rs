@@ -77,6 +77,9 @@ impl Code {
     }
 }
 
+/// How many characters of a sentence, or of a hint, are shown at the most.
+const LONGEST: usize = 1000;
+
 /// Why a command could not do what it was asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
@@ -108,7 +111,13 @@ impl Error {
 
     /// The line that DuckDB shows.
     pub fn message(&self, function: &str) -> String {
-        format!("{function}: {} [{}]. Hint: {}", self.sentence, self.code.as_str(), self.hint)
+        // A location, a path or DuckDB's own words can be of any length.
+        let mut sentence: String = self.sentence.chars().take(LONGEST).collect();
+        if sentence.len() < self.sentence.len() {
+            sentence.push('…');
+        }
+        let hint: String = self.hint.chars().take(LONGEST).collect();
+        format!("{function}: {} [{}]. Hint: {hint}", sentence.trim_end_matches(['.', '!']), self.code.as_str())
     }
 
     pub(super) fn panicked() -> Self {
@@ -153,7 +162,7 @@ impl From<EngineError> for Error {
                 error.message,
                 "open the database again, and keep one connection open while you use fdl.",
             ),
-            EngineErrorKind::Other => Self::new(
+            EngineErrorKind::NotFound | EngineErrorKind::Other => Self::new(
                 Code::DuckDb,
                 format!("DuckDB refused: {}", error.message),
                 "the message is DuckDB's; CALL fdl_status('…') shows the working copy.",
@@ -192,7 +201,9 @@ impl From<StoreError> for Error {
         let sentence = error.to_string();
         let (code, hint) = match error {
             StoreError::NotFound { .. } => (Code::NotFound, "check the location."),
-            StoreError::Permission { .. } => (Code::Permission, "check who may read and write there."),
+            StoreError::Permission { .. } => {
+                (Code::Permission, "check who may read and write there; behind HTTP give token := '…' or FDL_TOKEN.")
+            }
             StoreError::BadLocation { .. } => (Code::BadArgument, "give the path of a folder, or a URL."),
             StoreError::BadKey { .. } => (Code::BadPath, "only the layout's own paths can be used."),
             StoreError::NoSpace { .. } => (Code::Store, "free some space, then call again; nothing was published."),
@@ -222,7 +233,9 @@ impl From<LakeError> for Error {
             }
             LakeError::InTransaction { .. } => (
                 Code::InTransaction,
-                "COMMIT or ROLLBACK first; in dbt call it from on-run-end or a hook with transaction: false (after_commit).",
+                "COMMIT or ROLLBACK first. After USE <lake> every call by its short name opens one: write CALL \
+                 system.main.fdl_…, or USE memory first. In dbt call it from on-run-end, or from a hook with \
+                 transaction: false (after_commit).",
             ),
             LakeError::Busy { .. } => (Code::InTransaction, "wait for the other call to end, then call again."),
             LakeError::Encrypted => (
@@ -242,6 +255,13 @@ impl From<LakeError> for Error {
             }
             LakeError::ForeignFile { .. } => {
                 (Code::Exists, "choose another place with path := '…'; fdl replaces its own files only.")
+            }
+            LakeError::OtherFormat { .. } => (
+                Code::UnsupportedVersion,
+                "go on with the DuckDB that made the working copy (1.4 writes 0.3, 1.5 writes 1.0).",
+            ),
+            LakeError::OtherRepository { .. } => {
+                (Code::Exists, "choose another place with path := '…', or replace it with force := true.")
             }
             LakeError::Dirty { .. } => {
                 (Code::Dirty, "CALL fdl_push('…', message := '…') publishes it; force := true throws it away.")

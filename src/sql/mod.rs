@@ -3,6 +3,7 @@
 //! A [`Command`] is data (name, parameters, columns) and a function, so that another registration (DuckDB 2's C API) can
 //! use the same list, [`COMMANDS`].
 
+mod access;
 mod arguments;
 mod author;
 mod command;

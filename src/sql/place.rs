@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
+use super::access::{self, Access};
 use super::{Arguments, Code, Context, Error, Published};
 use crate::engine::Connection;
-use crate::format::{Base, Revision, VersionId, layout};
+use crate::format::{Base, Record, Revision, VersionId, layout};
 use crate::lake::{self, Checkout, Database, LakeError};
 use crate::repo::{self, Repository, Resolved};
-use crate::store::{self, Store};
 
 /// A working catalog on this machine.
 #[derive(Debug, Clone)]
@@ -26,8 +26,8 @@ pub(super) struct Lake {
 /// Where a command works.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
-    /// The store of the repository.
-    pub(super) store: Arc<dyn Store>,
+    /// The store of the repository, and how DuckDB reads it.
+    pub(super) access: Access,
     /// The working catalog that was named.
     pub(super) lake: Option<Lake>,
     /// The version that was named by the alias it is attached under.
@@ -38,13 +38,15 @@ pub(super) struct Place {
 /// commands never wait for each other.
 pub(super) fn of_call(context: &Context, arguments: &Arguments) -> Result<Place, Error> {
     let connection = context.connection()?;
-    find(context, &connection, arguments.positional()?)
+    find(context, &connection, arguments)
 }
 
 /// Finds what `text` names. An attached alias wins over a folder of the same name.
-pub(super) fn find(context: &Context, connection: &Connection, text: &str) -> Result<Place, Error> {
+pub(super) fn find(context: &Context, connection: &Connection, arguments: &Arguments) -> Result<Place, Error> {
+    let (text, token) = (arguments.positional()?, arguments.text("token"));
+    let finder = Finder { context, connection, token };
     if let Some(database) = lake::find_database(connection, text)? {
-        if let Some(place) = attached(context, connection, &database)? {
+        if let Some(place) = finder.attached(&database)? {
             return Ok(place);
         }
         if !expand(text).exists() {
@@ -53,34 +55,26 @@ pub(super) fn find(context: &Context, connection: &Connection, text: &str) -> Re
     }
     let path = expand(text);
     if path.is_file() {
-        return of_lake(connection, None, &path);
+        return finder.of_lake(None, &path);
     }
-    Ok(Place { store: open_store(text)?, lake: None, published: None })
+    Ok(Place { access: finder.open(text)?, lake: None, published: None })
 }
 
-/// Finds the working catalog that `text` names, by its alias or by the path of its file.
+/// Finds the working catalog that the call names, by its alias or by the path of its file.
 pub(super) fn find_lake(
     context: &Context,
     connection: &Connection,
-    text: &str,
-) -> Result<(Arc<dyn Store>, Lake), Error> {
-    let path = expand(text);
-    if lake::find_database(connection, text)?.is_none() && !path.is_file() {
+    arguments: &Arguments,
+) -> Result<(Access, Lake), Error> {
+    let text = arguments.positional()?;
+    if lake::find_database(connection, text)?.is_none() && !expand(text).is_file() {
         return Err(LakeError::NoSuchLake { given: text.to_owned() }.into());
     }
-    let place = find(context, connection, text)?;
+    let place = find(context, connection, arguments)?;
     match place.lake {
-        Some(lake) => Ok((place.store, lake)),
+        Some(lake) => Ok((place.access, lake)),
         None => Err(LakeError::NotACheckout { given: text.to_owned() }.into()),
     }
-}
-
-/// Opens the store of a location.
-pub(super) fn open_store(location: &str) -> Result<Arc<dyn Store>, Error> {
-    if location.contains("://") {
-        return Ok(store::open(location)?);
-    }
-    Ok(store::open(&expand(location).to_string_lossy())?)
 }
 
 /// Reads `~/` as the user's home folder, as DuckDB does.
@@ -91,14 +85,35 @@ pub(super) fn expand(path: &str) -> PathBuf {
     }
 }
 
-fn attached(context: &Context, connection: &Connection, database: &Database) -> Result<Option<Place>, Error> {
-    let Some(file) = database.file() else {
-        return Ok(None);
-    };
-    if let Some(published) = published(context, database, &file) {
-        return Ok(Some(Place { store: store::open(&published.repository)?, lake: None, published: Some(published) }));
+/// Follows what a call names to its repository.
+struct Finder<'a> {
+    context: &'a Context,
+    connection: &'a Connection,
+    token: Option<&'a str>,
+}
+
+impl Finder<'_> {
+    fn open(&self, location: &str) -> Result<Access, Error> {
+        access::open(self.context, self.connection, location, self.token)
     }
-    of_lake(connection, Some(database.alias.clone()), &file).map(Some)
+
+    fn attached(&self, database: &Database) -> Result<Option<Place>, Error> {
+        let Some(file) = database.file() else {
+            return Ok(None);
+        };
+        if let Some(published) = published(self.context, database, &file) {
+            let access = self.open(&published.repository)?;
+            return Ok(Some(Place { access, lake: None, published: Some(published) }));
+        }
+        self.of_lake(Some(database.alias.clone()), &file).map(Some)
+    }
+
+    fn of_lake(&self, alias: Option<String>, file: &Path) -> Result<Place, Error> {
+        let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());
+        let checkout = read_checkout(self.connection, &file)?;
+        let access = self.open(&checkout.repository)?;
+        Ok(Place { access, lake: Some(Lake { alias, file, checkout }), published: None })
+    }
 }
 
 /// What is known of a read-only attached catalog: what `fdl_attach` remembers, or what its path tells.
@@ -110,13 +125,7 @@ pub(super) fn published(context: &Context, database: &Database, file: &Path) -> 
     let version = VersionId::from_str(folder.file_name()?.to_str()?).ok()?;
     let versions = folder.parent().filter(|parent| parent.file_name().is_some_and(|name| name == "versions"))?;
     let repository = versions.parent()?.to_str()?.to_owned();
-    Some(Published { catalog: file.to_owned(), repository, version, reference: None })
-}
-
-fn of_lake(connection: &Connection, alias: Option<String>, file: &Path) -> Result<Place, Error> {
-    let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());
-    let checkout = read_checkout(connection, &file)?;
-    Ok(Place { store: store::open(&checkout.repository)?, lake: Some(Lake { alias, file, checkout }), published: None })
+    Some(Published { alias: database.alias.clone(), catalog: file.to_owned(), repository, version, reference: None })
 }
 
 /// The checkout in force of a working catalog.
@@ -144,7 +153,7 @@ impl Place {
     /// Opens the repository and finds the version that the call asks for.
     pub(super) fn open(&self, context: &Context, arguments: &Arguments) -> Result<(Repository, Resolved), Error> {
         let revision = self.revision(arguments)?;
-        Ok(context.block_on(Repository::open_at(Arc::clone(&self.store), &revision))??)
+        Ok(context.block_on(Repository::open_at(Arc::clone(&self.access.store), &revision))??)
     }
 
     /// Refuses a default that would pass over versions that are committed and not pushed.
@@ -163,6 +172,14 @@ impl Place {
     }
 }
 
+/// Refuses a name that nobody could write.
+pub(super) fn require_alias(alias: &str) -> Result<(), Error> {
+    match alias.trim().is_empty() {
+        true => Err(Error::bad_argument("alias is empty")),
+        false => Ok(()),
+    }
+}
+
 /// The alias for a location where the call gives none: its last part, made into an identifier.
 pub(super) fn default_alias(location: &str) -> String {
     let last = location.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
@@ -171,6 +188,30 @@ pub(super) fn default_alias(location: &str) -> String {
         alias.insert(0, '_');
     }
     if alias.trim_matches('_').is_empty() { "lake".to_owned() } else { alias }
+}
+
+/// Refuses to work on a version whose format this session's DuckLake does not write.
+pub(super) fn require_format(connection: &Connection, record: &Record) -> Result<(), Error> {
+    other_format(connection, record).map_or(Ok(()), Err)
+}
+
+/// A catalog that DuckLake refuses may be in a format that it does not read; then that is the reason to tell.
+pub(super) fn explain_format(connection: &Connection, record: &Record, error: Error) -> Error {
+    other_format(connection, record).unwrap_or(error)
+}
+
+fn other_format(connection: &Connection, record: &Record) -> Option<Error> {
+    let (written, read) = record.ducklake.as_ref().zip(lake::session_format(connection).ok())?;
+    (written != read).then(|| {
+        Error::new(
+            Code::UnsupportedVersion,
+            format!(
+                "version {} is written in DuckLake format {written}, and this session's DuckLake reads {read}",
+                record.id
+            ),
+            "use a DuckDB whose ducklake extension reads that format (1.4 reads 0.3, 1.5 reads 1.0).",
+        )
+    })
 }
 
 /// The catalog of a version, as a reader names it.

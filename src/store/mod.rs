@@ -33,7 +33,7 @@ pub use net::Retry;
 pub use object::{Body, ConditionalWrite, ETag, FilePut, FileToPut, Object, ObjectMeta};
 pub use open::{OpenOptions, open, open_with};
 pub use request::Verb;
-pub use s3::{S3Options, S3Store};
+pub use s3::{S3Options, S3Session, S3Store};
 
 /// How many files are sent at a time.
 pub(crate) const AT_ONCE: usize = 16;

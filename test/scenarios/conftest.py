@@ -12,7 +12,10 @@ import tempfile
 import pytest
 
 import layout
+import places
+import repository
 import session
+import story
 from session import quoted
 
 AUTHOR = "Test <test@example.org>"
@@ -118,8 +121,8 @@ class Python:
         variables = environment({**(env or {}), "PYTHONPATH": os.pathsep.join(map(str, path))})
         return Process([sys.executable, "-c", self.PRELUDE + code], "", cwd=cwd, env=variables)
 
-    def __call__(self, code, check=True, timeout=100, **how):
-        result = self.start(code, **how).wait(timeout)
+    def __call__(self, code, version=layout.MAIN, check=True, timeout=100, **how):
+        result = self.start(code, version, **how).wait(timeout)
         assert not check or result.rc == 0, f"the code failed:\n{code}\n{result}"
         return result
 
@@ -167,6 +170,34 @@ def connect():
 
 
 @pytest.fixture
+def open_session(connect):
+    """`open_session()` gives a story.Session in this process, with a database of its own."""
+    return lambda *arguments, **named: story.Session(connect(*arguments, **named))
+
+
+@pytest.fixture(params=list(places.PLACES))
+def repository(request, bare, monkeypatch):
+    """A repository that fdl_init has just started. The stories use nothing but this to say where it is."""
+    place = places.PLACES[request.param](bare.parent / f"{bare.name}-repository")
+    monkeypatch.setenv(story.SETUP, place.setup)
+    connection = session.connect()
+    connection.execute(f"CALL fdl_init({quoted(place.location)})")
+    connection.close()
+    return place
+
+
+@pytest.fixture
+def in_another_process_nothing_differs(python, repository):
+    """Asserts that a version, attached in a process of its own, holds what the working catalog holds."""
+
+    def check(attach_sql, ref=None):
+        code = f"from story import *\nsay(published_differs({repository.location!r}, {attach_sql!r}, {ref!r}))"
+        assert python(code).rows == []
+
+    return check
+
+
+@pytest.fixture
 def fresh_extensions(tmp_path):
     """An extension directory of its own for a test that runs INSTALL: DuckDB's extensions as links, no fdl."""
     target = tmp_path / "extensions"
@@ -181,3 +212,19 @@ def fresh_extensions(tmp_path):
 def any_version(request):
     """Every supported DuckDB version in turn."""
     return request.param
+
+
+@pytest.fixture(scope="session")
+def repository_template(tmp_path_factory, built):
+    """Built once; `repo` gives each test its copy."""
+    folder = tmp_path_factory.mktemp("template")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FDL_AUTHOR", AUTHOR)
+        repository.build(folder)
+    return folder
+
+
+@pytest.fixture
+def repo(repository_template, bare):
+    """A repository of two versions, `repo` in the working directory, with tags v1 and v2."""
+    return repository.Repo(repository_template)

@@ -141,6 +141,7 @@ impl Bench {
             reference: RefName::branch(branch).unwrap(),
             expected,
             chain,
+            base: None,
             base_files: None,
             data: DataSource::InPlace,
         };

@@ -47,14 +47,15 @@ pub(super) enum Start {
     Moved,
 }
 
-/// Looks at what the ref holds before anything is written. `base` is the parent of the first version of `chain`.
+/// Looks at what the ref holds before anything is written. `base` is the parent of the first version of `chain`, or what
+/// the ref is to hold when the chain is empty.
 pub(super) fn start(
     held: Option<VersionId>,
     expected: Expected,
     base: Option<VersionId>,
     chain: &[VersionId],
 ) -> Start {
-    if held.is_some() && held == chain.last().copied() {
+    if held.is_some() && held == chain.last().copied().or(base) {
         return Start::UpToDate;
     }
     // An earlier push whose outcome this writer never learnt.
@@ -157,6 +158,14 @@ mod tests {
             (Some(9), exactly(9), None, Start::Moved),
         ] {
             assert_eq!(start(held.map(id), expected, base, &chain), begins, "{held:?} {expected}");
+        }
+        for (held, expected, begins) in [
+            (Some(1), exactly(1), Start::UpToDate),
+            (None, Expected::Absent, Start::Go { skip: 0 }),
+            (None, exactly(1), Start::Moved),
+            (Some(9), exactly(9), Start::Moved),
+        ] {
+            assert_eq!(start(held.map(id), expected, Some(id(1)), &[]), begins, "{held:?} {expected}");
         }
     }
 

@@ -37,6 +37,9 @@ pub struct Push<'a> {
     pub expected: Expected,
     /// The versions, oldest first, each built on the one before.
     pub chain: &'a [LocalVersion],
+    /// The version that the first of `chain` builds on. With an empty chain it is what the branch is moved to, where that
+    /// is forward.
+    pub base: Option<VersionId>,
     /// The data files of the version that the first of `chain` builds on, if known; read from the repository otherwise.
     pub base_files: Option<&'a Files>,
     /// Where new data files are.
@@ -99,20 +102,34 @@ pub async fn publish(repository: &Repository, push: &Push<'_>, clock: &dyn Clock
     let held = read_ref(store, &push.reference).await?;
     let old = held.as_ref().map(|held| held.version);
     let ids: Vec<VersionId> = push.chain.iter().map(LocalVersion::id).collect();
-    let Some((ours, base)) = ids.last().copied().zip(push.chain.first()) else {
+    let base = push.chain.first().map_or(push.base, |first| first.record.parent());
+    let Some(ours) = ids.last().copied().or(base) else {
         return Ok(nothing_to_send(push, old, Vec::new()));
     };
-    let base = base.record.parent();
+    let work = |skip| Work { repository, push, held: held.clone(), ours, base, skip };
     match start(old, push.expected, base, &ids) {
         Start::UpToDate => {
             let notes = lagging(store, &push.reference).await;
             Ok(nothing_to_send(push, old, notes.into_iter().collect()))
         }
-        Start::Moved => moved(store, push, old, ours).await,
-        Start::Go { skip } => {
-            let work = Work { repository, push, held, ours, skip };
-            work.run(clock).await
+        Start::Moved if is_forward(store, push, old, base).await? => work(0).run(clock).await,
+        Start::Moved => moved(store, push, old, ours, base).await,
+        Start::Go { skip } => work(skip).run(clock).await,
+    }
+}
+
+/// Whether the branch holds what the caller expects, and that is further back in the history of what is pushed.
+async fn is_forward(
+    store: &dyn Store,
+    push: &Push<'_>,
+    held: Option<VersionId>,
+    base: Option<VersionId>,
+) -> Result<bool, RepoError> {
+    match (held, base) {
+        (Some(held), Some(base)) if push.expected == Expected::Exactly(held) => {
+            descends_from(store, base, held, None).await
         }
+        _ => Ok(false),
     }
 }
 
@@ -130,21 +147,27 @@ fn nothing_to_send(push: &Push<'_>, held: Option<VersionId>, notes: Vec<String>)
     }
 }
 
-/// The branch is elsewhere before anything was written: a conflict, unless an earlier push landed and was built upon.
+/// The branch is elsewhere before anything was written: a conflict, unless it was built upon what we have.
 async fn moved(
     store: &dyn Store,
     push: &Push<'_>,
     now: Option<VersionId>,
     ours: VersionId,
+    base: Option<VersionId>,
 ) -> Result<PushReport, RepoError> {
+    let stop = push.expected.version().filter(|expected| Some(*expected) != now);
     let landed = match now {
-        Some(now) => has_landed(store, now, ours, push.expected.version()).await,
+        Some(now) => has_landed(store, now, ours, stop).await,
         None => false,
     };
     if !landed {
-        return Err(RepoError::Conflict { reference: push.reference.clone(), expected: push.expected, now });
+        let expected = base.map_or(Expected::Absent, Expected::Exactly);
+        return Err(RepoError::Conflict { reference: push.reference.clone(), expected, now });
     }
-    let note = "an earlier push has landed, and the branch was built upon since".to_owned();
+    let note = match push.chain.is_empty() {
+        true => format!("{} has newer versions than this; fdl_checkout brings them", push.reference.short()),
+        false => "an earlier push has landed, and the branch was built upon since".to_owned(),
+    };
     let notes = lagging(store, &push.reference).await;
     let notes = std::iter::once(note).chain(notes).collect();
     Ok(nothing_to_send(push, now, notes))
@@ -163,6 +186,7 @@ struct Work<'a> {
     push: &'a Push<'a>,
     held: Option<Held>,
     ours: VersionId,
+    base: Option<VersionId>,
     skip: usize,
 }
 
@@ -178,7 +202,7 @@ impl Work<'_> {
         let (store, push) = (self.repository.store(), self.push);
         let began = clock.now();
         let (there, chain) = push.chain.split_at_checked(self.skip).unwrap_or_default();
-        let base = chain.first().and_then(|version| version.record.parent());
+        let base = chain.first().map_or(self.base, |version| version.record.parent());
         if self.held.is_none() {
             self.check_new_branch(base).await?;
         }
@@ -327,6 +351,10 @@ impl Work<'_> {
     }
 
     fn unknown(&self, source: Option<StoreError>) -> RepoError {
-        RepoError::UnknownOutcome { reference: self.push.reference.clone(), version: Some(self.ours), source }
+        RepoError::UnknownOutcome {
+            reference: self.push.reference.clone(),
+            version: Some(self.ours),
+            source: source.map(Box::new),
+        }
     }
 }

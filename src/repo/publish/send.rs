@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::format::{DataDir, Files, StoredFile, layout};
-use crate::store::{Body, ConditionalWrite, Store, StoreError};
+use crate::store::{Body, ConditionalWrite, FilePut, FileToPut, Store, StoreError};
 
 use super::super::CONCURRENT;
 use super::super::error::RepoError;
@@ -61,59 +61,63 @@ pub(super) async fn data_files(
     source: &DataSource,
     files: &[StoredFile],
 ) -> Result<Sent, RepoError> {
+    match source {
+        DataSource::InPlace => settle(store, files).await,
+        DataSource::Folder(folder) => upload(store, data_dir, folder, files).await,
+    }
+}
+
+async fn settle(store: &dyn Store, files: &[StoredFile]) -> Result<Sent, RepoError> {
     stream::iter(files.iter().cloned())
         .map(|file| async move {
-            let sent = match source {
-                DataSource::InPlace => {
-                    check_size(&file, store.settle(&file.key).await.map(|meta| meta.size))?;
-                    true
-                }
-                DataSource::Folder(folder) => upload(store, data_dir, folder, &file).await?,
-            };
-            Ok((sent, file.size))
+            check_size(&file, store.settle(&file.key).await.map(|meta| meta.size))?;
+            Ok(file.size)
         })
         .buffer_unordered(CONCURRENT)
-        .try_fold(Sent::default(), |mut all, (sent, size)| async move {
-            match sent {
-                true => {
-                    all.files += 1;
-                    all.bytes = all.bytes.saturating_add(size);
-                }
-                false => all.skipped += 1,
-            }
-            Ok(all)
-        })
+        .try_fold(Sent::default(), |all, size| async move { Ok(all.and_sent(size)) })
         .await
 }
 
-/// Sends a data file unless it is there already.
+/// Sends the data files that are in a folder of this machine, unless they are there already.
 async fn upload(
     store: &dyn Store,
     data_dir: &DataDir,
     folder: &std::path::Path,
-    file: &StoredFile,
-) -> Result<bool, RepoError> {
-    match store.head(&file.key).await {
-        Ok(meta) => {
-            check_size(file, Ok(meta.size))?;
-            return Ok(false);
+    files: &[StoredFile],
+) -> Result<Sent, RepoError> {
+    let mut here = Vec::new();
+    let mut elsewhere = Vec::new();
+    for file in files {
+        data_dir.check(&file.key)?;
+        let path = folder.join(file.key.strip_prefix(data_dir.as_str()).unwrap_or_default());
+        match std::fs::metadata(&path) {
+            Ok(meta) => {
+                check_size(file, Ok(meta.len()))?;
+                here.push(FileToPut { key: file.key.clone(), size: file.size, path });
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => elsewhere.push(file.clone()),
+            Err(source) => return Err(RepoError::Local { path, source }),
         }
-        Err(StoreError::NotFound { .. }) => {}
-        Err(error) => return Err(error.into()),
     }
-    data_dir.check(&file.key)?;
-    let relative = file.key.strip_prefix(data_dir.as_str()).unwrap_or_default();
-    let path = folder.join(relative);
-    let size = match std::fs::metadata(&path) {
-        Ok(meta) => Ok(meta.len()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Err(StoreError::NotFound { key: file.key.clone() })
-        }
-        Err(source) => return Err(RepoError::Local { path, source }),
-    };
-    check_size(file, size)?;
-    store.put(&file.key, Body::File(path)).await?;
-    Ok(true)
+    // An earlier push may have brought what is not here any more.
+    still_there(store, &elsewhere).await?;
+    let mut all = Sent { skipped: elsewhere.len() as u64, ..Sent::default() };
+    for (file, put) in here.iter().zip(store.put_files(&here).await?) {
+        all = match put {
+            FilePut::Written => all.and_sent(file.size),
+            FilePut::There { size } => {
+                check_size(&StoredFile { key: file.key.clone(), size: file.size }, Ok(size))?;
+                Sent { skipped: all.skipped + 1, ..all }
+            }
+        };
+    }
+    Ok(all)
+}
+
+impl Sent {
+    fn and_sent(self, size: u64) -> Self {
+        Self { files: self.files + 1, bytes: self.bytes.saturating_add(size), ..self }
+    }
 }
 
 /// Checks again that every new data file is there.

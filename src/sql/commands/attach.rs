@@ -8,7 +8,7 @@ use super::{column, no_signatures, text};
 use crate::format::{Revision, Sha256, layout};
 use crate::lake::{self, Database, LakeError};
 use crate::repo::{self, CatalogTarget, Opened, RepoError, Repository, Resolved};
-use crate::sql::place::{catalog_place, default_alias, expand, find, published};
+use crate::sql::place::{catalog_place, default_alias, expand, explain_format, find, published, require_alias};
 use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Published, Value};
 
 /// Catalogs up to this many bytes are copied from a store elsewhere; larger ones are read where they are.
@@ -33,7 +33,7 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     no_signatures(arguments.text("allowed_signers").is_some())?;
     let cache = Cache::parse(arguments.text("cache"))?;
     let connection = context.connection()?;
-    let place = find(context, &connection, arguments.positional()?)?;
+    let place = find(context, &connection, arguments)?;
     place.require_pushed(arguments, "attach")?;
     // Attached again by its own alias, a version that was found by a branch follows the branch.
     let branch = place.published.as_ref().and_then(|published| published.reference.clone());
@@ -41,7 +41,8 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
         Some(reference) => Revision::of_ref(reference),
         None => place.revision(arguments)?,
     };
-    let (repository, resolved) = context.block_on(Repository::open_at(Arc::clone(&place.store), &revision))??;
+    let (repository, resolved) =
+        context.block_on(Repository::open_at(Arc::clone(&place.access.store), &revision))??;
     lake::load_extensions(&connection)?;
     let (opened, catalog) = fetch(context, &repository, &resolved, cache)?;
     let data_path = repository.data_path();
@@ -49,16 +50,21 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
         lake::check_catalog(&connection, file, &repository.settings().data_dir)?;
     }
     let location = repository.store().location();
-    let alias = arguments.text("alias").map_or_else(|| default_alias(location), str::to_owned);
+    let attached = place.published.as_ref().map(|published| published.alias.clone());
+    let given = arguments.text("alias").map(str::to_owned);
+    let alias = given.or(attached).unwrap_or_else(|| default_alias(location));
+    require_alias(&alias)?;
     let of_this_repository = |database: &Database| {
         database.file().and_then(|file| published(context, database, &file)).is_some_and(|it| it.repository == location)
     };
+    place.access.let_duckdb_read(context, &connection)?;
     lake::free_alias(&connection, &alias, of_this_repository)?;
-    lake::attach_version(&connection, &catalog.place, &alias, &data_path)?;
+    lake::attach_version(&connection, &catalog.place, &alias, &data_path)
+        .map_err(|error| explain_format(&connection, &opened.record, error.into()))?;
     if let Some(catalog) = catalog.file {
         let (repository, version) = (location.to_owned(), opened.record.id);
         let reference = resolved.reference.clone().filter(|_| revision.back == 0);
-        context.remember_attached(&alias, Published { catalog, repository, version, reference });
+        context.remember_attached(Published { alias: alias.clone(), catalog, repository, version, reference });
     }
     Ok(Output::row([
         Value::from(alias.as_str()),
@@ -141,6 +147,10 @@ fn fetch(
 fn require_hash(file: &Path, opened: &Opened) -> Result<(), Error> {
     let found = match Sha256::of_file(file) {
         Ok((found, _)) => found,
+        Err(source) if source.kind() == std::io::ErrorKind::NotFound => {
+            let why = "it is missing, although version.json names it".to_owned();
+            return Err(RepoError::Corrupt { object: file.to_string_lossy().into_owned(), why }.into());
+        }
         Err(source) => return Err(RepoError::Local { path: file.to_owned(), source }.into()),
     };
     if found == opened.record.sha256 {

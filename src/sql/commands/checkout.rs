@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use super::{column, flag, text};
 use crate::engine::Connection;
-use crate::format::{DataDir, RefKind, Revision, VersionId, layout};
+use crate::format::{DataDir, Record, RefKind, Revision, VersionId, layout};
 use crate::lake::{self, Checkout, Database, LakeError, LatestSnapshot, Thaw, WorkingCopy};
 use crate::repo::{self, CatalogTarget, Repository, Resolved};
-use crate::sql::place::{default_alias, expand, open_store};
+use crate::sql::access::{self, Access};
+use crate::sql::place::{default_alias, expand, require_alias, require_format};
 use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Value};
 
 pub(super) const COMMAND: Command = Command {
@@ -29,19 +30,22 @@ pub(super) const COMMAND: Command = Command {
 };
 
 fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
-    if arguments.text("data_path").is_some() {
-        return Err(Error::bad_argument(
-            "data_path is for repositories behind HTTP; this one's new files go to its own data folder",
-        ));
-    }
-    let store = open_store(arguments.positional()?)?;
+    let connection = context.connection()?;
+    let access = access::open(context, &connection, arguments.positional()?, arguments.text("token"))?;
+    let store = Arc::clone(&access.store);
     let revision = Revision::from_str(arguments.text("ref").unwrap_or_default())?;
     let (repository, resolved) = context.block_on(Repository::open_at(Arc::clone(&store), &revision))??;
     let alias = arguments.text("alias").map_or_else(|| default_alias(store.location()), str::to_owned);
+    require_alias(&alias)?;
     let file = working_file(arguments.text("path"), &alias)?;
-    let data_path = repository.data_path();
-    let connection = context.connection()?;
+    if store.local_root().is_some_and(|root| file.starts_with(root)) {
+        let sentence = format!("{} lies inside the repository, which never holds a working catalog", file.display());
+        return Err(Error::bad_argument(sentence).with_hint("choose another place with path := '…'."));
+    }
+    let data = DataFolder::of(&access, &repository, &file, arguments.text("data_path"))?;
+    let data_path = data.path.clone();
     lake::load_extensions(&connection)?;
+    access.let_duckdb_read(context, &connection)?;
 
     let before = latest(&connection, &file)?;
     let copy = WorkingCopy::lock(&file)?;
@@ -58,19 +62,22 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
         Err(error) => return Err(error.into()),
     };
     if let (Some(old), false) = (&old, force) {
-        require_clean(context, &connection, &copy, old)?;
+        if old.repository != store.location() {
+            return Err(LakeError::OtherRepository { path: file, repository: old.repository.clone() }.into());
+        }
+        require_clean(context, &connection, &access, &copy, old)?;
     }
     let is_ours = |database: &Database| database.file().as_deref() == Some(file.as_path());
     if arguments.boolean_or("attach", true) {
         lake::free_alias(&connection, &alias, is_ours)?;
     }
 
-    make_data_folder(&repository, &data_path)?;
+    data.make()?;
     let mut checkout = Checkout {
         repository: store.location().to_owned(),
         data_dir: repository.settings().data_dir.clone(),
         data_path: data_path.clone(),
-        published_at: None,
+        published_at: data.published_at.clone(),
         reference: resolved.reference.clone().filter(|_| revision.back == 0),
         base: resolved.version,
         local: Vec::new(),
@@ -78,7 +85,8 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
         mark: context.ids().next().to_string(),
     };
     if resolved.version.is_some() {
-        fetch_version(context, &connection, &repository, &resolved, &copy)?;
+        let record = fetch_version(context, &connection, &repository, &resolved, &copy)?;
+        require_format(&connection, &record)?;
     }
     let catalog = copy.scratch()?.join("working.sqlite");
     let frozen = checkout.base.map(|id| copy.version(id).join(layout::CATALOG));
@@ -94,6 +102,7 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
         },
     )?;
     copy.replace(&catalog, old.as_ref(), &checkout)?;
+    data.forget_former_files()?;
     if arguments.boolean_or("attach", true) {
         lake::attach_working(&connection, &file, &alias, &data_path)?;
     }
@@ -118,7 +127,8 @@ fn working_file(given: Option<&str>, alias: &str) -> Result<PathBuf, Error> {
     let folder =
         folder.canonicalize().map_err(|source| LakeError::Io { action: "find", path: folder.to_owned(), source })?;
     let path = folder.join(name);
-    if path.is_dir() {
+    let dangling = path.is_symlink() && !path.exists();
+    if path.is_dir() || dangling {
         return Err(LakeError::ForeignFile { path }.into());
     }
     Ok(path.canonicalize().unwrap_or(path))
@@ -136,16 +146,51 @@ fn latest(connection: &Connection, file: &Path) -> Result<Option<LatestSnapshot>
     }
 }
 
-/// DuckDB writes new files into the repository's data folder, and wants it to be there.
-fn make_data_folder(repository: &Repository, data_path: &str) -> Result<(), Error> {
-    if repository.store().local_root().is_some() {
-        std::fs::create_dir_all(data_path).map_err(|source| LakeError::Io {
-            action: "create",
-            path: PathBuf::from(data_path),
-            source,
-        })?;
+/// Where DuckDB writes the new data files of a working copy.
+struct DataFolder {
+    path: String,
+    /// The URL of the repository's own data folder, when new files go elsewhere until they are pushed.
+    published_at: Option<String>,
+    /// Whether the folder on this machine is fdl's own, beside the working catalog.
+    is_ours: bool,
+}
+
+impl DataFolder {
+    /// The repository's own data folder, but for a repository behind HTTP, where nothing can be written in place.
+    fn of(access: &Access, repository: &Repository, file: &Path, given: Option<&str>) -> Result<Self, Error> {
+        let published = repository.data_path();
+        if !access.is_http() {
+            return match given {
+                None => Ok(Self { path: published, published_at: None, is_ours: false }),
+                Some(_) => Err(Error::bad_argument(
+                    "data_path is for repositories behind HTTP; this one's new files go to its own data folder",
+                )),
+            };
+        }
+        let path = given.map_or_else(|| lake::data_folder(file), expand);
+        let path = absolute(&path).map_err(|source| LakeError::Io { action: "find", path, source })?;
+        let path = format!("{}/", path.to_string_lossy().trim_end_matches('/'));
+        Ok(Self { path, published_at: Some(published), is_ours: given.is_none() })
     }
-    Ok(())
+
+    /// DuckDB wants a folder to be there.
+    fn make(&self) -> Result<(), Error> {
+        if self.path.contains("://") {
+            return Ok(());
+        }
+        let path = PathBuf::from(&self.path);
+        Ok(std::fs::create_dir_all(&path).map_err(|source| LakeError::Io { action: "create", path, source })?)
+    }
+
+    /// Files of a former checkout, which the new catalog does not name: they were pushed, or thrown away with it.
+    fn forget_former_files(&self) -> Result<(), Error> {
+        if !self.is_ours {
+            return Ok(());
+        }
+        let path = PathBuf::from(&self.path);
+        std::fs::remove_dir_all(&path).map_err(|source| LakeError::Io { action: "remove", path, source })?;
+        self.make()
+    }
 }
 
 /// Copies what a working copy keeps of the version it starts from.
@@ -155,7 +200,7 @@ fn fetch_version(
     repository: &Repository,
     resolved: &Resolved,
     copy: &WorkingCopy,
-) -> Result<(), Error> {
+) -> Result<Record, Error> {
     let scratch = copy.scratch()?;
     let catalog = scratch.join(layout::CATALOG);
     let target = CatalogTarget { path: &catalog, max_size: u64::MAX };
@@ -171,32 +216,52 @@ fn fetch_version(
         let path = scratch.join(name);
         std::fs::write(&path, bytes).map_err(|source| LakeError::Io { action: "write", path, source })?;
     }
-    Ok(copy.keep_version(&scratch, record.id)?)
+    copy.keep_version(&scratch, record.id)?;
+    Ok(record)
 }
 
 /// Refuses to replace work that is nowhere else.
-fn require_clean(context: &Context, connection: &Connection, copy: &WorkingCopy, old: &Checkout) -> Result<(), Error> {
-    let dirty = |what: String| LakeError::Dirty { path: copy.file().to_owned(), what };
+fn require_clean(
+    context: &Context,
+    connection: &Connection,
+    access: &Access,
+    copy: &WorkingCopy,
+    old: &Checkout,
+) -> Result<(), Error> {
+    let file = copy.file().to_string_lossy().into_owned();
+    let dirty = |what: String| {
+        let error = Error::from(LakeError::Dirty { path: copy.file().to_owned(), what });
+        error.with_hint(format!("CALL fdl_push('{file}', message := '…') publishes it; force := true throws it away."))
+    };
     if let Some(last) = old.local.last()
-        && !landed(context, old, *last)?
+        && !landed(context, connection, access, old, *last)?
     {
         let count = old.local.len();
         let versions = if count == 1 { "a version that is".to_owned() } else { format!("{count} versions that are") };
-        return Err(dirty(format!("{versions} not pushed")).into());
+        return Err(dirty(format!("{versions} not pushed")));
     }
     let tip = old.tip().map(|id| copy.version(id));
-    if lake::uncommitted(connection, copy.file(), old, tip.as_deref(), true)?.changed {
-        return Err(dirty("changes that are not committed".to_owned()).into());
+    if lake::uncommitted(connection, copy.file(), old, tip.as_deref(), lake::ReadRows::WhereDoubtful)?.changed {
+        return Err(dirty("changes that are not committed".to_owned()));
     }
     Ok(())
 }
 
 /// Whether a version of the working copy is in the history of its branch: a push may have landed whose answer was lost.
-fn landed(context: &Context, old: &Checkout, version: VersionId) -> Result<bool, Error> {
+fn landed(
+    context: &Context,
+    connection: &Connection,
+    access: &Access,
+    old: &Checkout,
+    version: VersionId,
+) -> Result<bool, Error> {
     let Some(reference) = old.reference.as_ref().filter(|reference| reference.kind() == RefKind::Branch) else {
         return Ok(false);
     };
-    let store = open_store(&old.repository)?;
+    let store = match access.store.location() == old.repository {
+        true => Arc::clone(&access.store),
+        false => access::open(context, connection, &old.repository, None)?.store,
+    };
     let held = context.block_on(repo::read_ref(store.as_ref(), reference))??;
     Ok(held.is_some_and(|held| held.version == version))
 }

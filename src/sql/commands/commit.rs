@@ -36,7 +36,7 @@ pub(super) const COMMAND: Command = Command {
 fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     no_signatures(arguments.text("sign_with").is_some())?;
     let connection = context.connection()?;
-    let (_, lake) = find_lake(context, &connection, arguments.positional()?)?;
+    let (_, lake) = find_lake(context, &connection, arguments)?;
     let (copy, mut checkout) = open_copy(&connection, &lake)?;
     let commit = commit(context, &connection, &copy, &mut checkout, arguments)?;
     let totals = &commit.description.dataset.totals;

@@ -22,7 +22,7 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
         RefName::parse(arguments.text("ref").ok_or_else(missing)?).map_err(|e| Error::from(e).with_hint(full))?;
     let place = of_call(context, arguments)?;
     let deleted = context.block_on(async {
-        let repository = Repository::open(place.store).await?;
+        let repository = Repository::open(place.access.store).await?;
         repo::delete_ref(repository.store(), &name).await
     })??;
     Ok(row(&deleted))

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::{column, text, texts};
 use crate::format::{CatalogFormat, DataDir, RefName, SystemRandom};
 use crate::repo::{self, InitOptions};
-use crate::sql::place::open_store;
+use crate::sql::access;
 use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Value};
 
 pub(super) const COMMAND: Command = Command {
@@ -36,7 +36,9 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     options.signers = arguments.texts("signers").to_vec();
     let formats = arguments.texts("catalog_formats").iter().map(|format| CatalogFormat::from_user(format));
     options.catalog_formats = formats.collect::<Result<_, _>>()?;
-    let store = open_store(arguments.positional()?)?;
+    let connection = context.connection()?;
+    let store = access::open(context, &connection, arguments.positional()?, None)?.store;
+    drop(connection);
     let init = context.block_on(repo::init(store.as_ref(), options, &SystemRandom))??;
     Ok(Output::row([
         Value::from(store.location()),

@@ -49,9 +49,9 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     let Some(start) = resolved.version else {
         return Ok(Output::Rows(first));
     };
-    let refs = context.block_on(repo::list_refs(place.store.as_ref()))??.by_version();
+    let refs = context.block_on(repo::list_refs(place.access.store.as_ref()))??.by_version();
     let options = LogOptions { max_count: left, totals: true, refs };
-    let mut entries = Box::pin(repo::log(Arc::clone(&place.store), start, options));
+    let mut entries = Box::pin(repo::log(Arc::clone(&place.access.store), start, options));
     let context = context.clone();
     Ok(Output::Steps(Box::new(move || {
         if !first.is_empty() {

@@ -10,7 +10,10 @@ mod init;
 mod log;
 mod push;
 mod refs;
+mod serve;
+mod serving;
 mod status;
+mod stop_serving;
 mod tables;
 mod tag;
 mod url;
@@ -19,7 +22,7 @@ mod version;
 use super::{Column, ColumnType, Command, Error, Named, ParameterType};
 
 /// Every command of fdl.
-pub const COMMANDS: [&Command; 15] = [
+pub const COMMANDS: [&Command; 18] = [
     &init::COMMAND,
     &checkout::COMMAND,
     &attach::COMMAND,
@@ -34,6 +37,9 @@ pub const COMMANDS: [&Command; 15] = [
     &delete_ref::COMMAND,
     &tables::COMMAND,
     &files::COMMAND,
+    &serve::COMMAND,
+    &serving::COMMAND,
+    &stop_serving::COMMAND,
     &version::COMMAND,
 ];
 

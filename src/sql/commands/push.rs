@@ -1,8 +1,7 @@
 //! `fdl_push(lake)`: publishes the versions that lie beside the working catalog.
 
 use std::fs;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 
 use super::commit::{commit, note, open_copy};
 use super::{column, text};
@@ -32,13 +31,12 @@ pub(super) const COMMAND: Command = Command {
 };
 
 fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
-    let given = arguments.positional()?;
     let connection = context.connection()?;
-    let (store, lake) = find_lake(context, &connection, given)?;
+    let (access, lake) = find_lake(context, &connection, arguments)?;
     let (copy, mut checkout) = open_copy(&connection, &lake)?;
     let target = target(&checkout, arguments.text("ref"))?;
     let tag = arguments.text("tag").map(RefName::tag).transpose()?;
-    let repository = context.block_on(Repository::open(Arc::clone(&store)))??;
+    let repository = context.block_on(Repository::open(access.store))??;
 
     let mut notes = Vec::new();
     if arguments.text("message").is_some() {
@@ -46,7 +44,7 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     } else {
         lake::require_no_transaction(&connection, copy.file())?;
         let tip = checkout.tip().map(|id| copy.version(id));
-        if lake::uncommitted(&connection, copy.file(), &checkout, tip.as_deref(), false)?.changed {
+        if lake::uncommitted(&connection, copy.file(), &checkout, tip.as_deref(), lake::ReadRows::Never)?.changed {
             notes.push("the working catalog holds changes that are not committed; message := '…' commits them".into());
         }
     }
@@ -54,10 +52,11 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
         require_free_tag(context, &repository, tag, tip)?;
     }
     let report = push(context, &repository, &copy, &checkout, &target)
-        .map_err(|error| explain_conflict(error, &checkout, given, lake.alias.as_deref(), copy.file()))?;
+        .map_err(|error| explain_conflict(error, &checkout, lake.alias.as_deref(), copy.file()))?;
     notes.extend(report.notes.iter().cloned());
     if report.outcome != PushOutcome::Uploaded {
-        checkout.base = report.new.or(checkout.base);
+        // Never what the branch holds: its rows are not those of the working catalog when somebody built upon ours.
+        checkout.base = checkout.tip();
         checkout.local.clear();
         checkout.reference = Some(target.clone());
         copy.save(&checkout)?;
@@ -114,48 +113,48 @@ fn push(
     let data_dir = &repository.settings().data_dir;
     let load = |id: &VersionId| LocalVersion::load(&copy.version(*id), data_dir);
     let chain = checkout.local.iter().map(load).collect::<Result<Vec<_>, _>>()?;
+    // A branch that was not checked out is moved forward from wherever it is, and made where there is none.
     let elsewhere = checkout.reference.as_ref() != Some(target);
-    let held = if elsewhere { context.block_on(repo::read_ref(repository.store(), target))?? } else { None };
-    let expected = match checkout.base {
-        Some(_) if elsewhere && held.is_none() => Expected::Absent,
-        Some(base) => Expected::Exactly(base),
-        None => Expected::Absent,
+    let base = match elsewhere {
+        true => context.block_on(repo::read_ref(repository.store(), target))??.map(|held| held.version),
+        false => checkout.base,
     };
-    if let (true, Expected::Absent, Some(base)) = (chain.is_empty(), expected, checkout.base) {
-        let made = context.block_on(repo::create_branch(repository.store(), target, base))??;
-        return Ok(PushReport {
-            reference: target.clone(),
-            old: None,
-            new: Some(base),
-            outcome: PushOutcome::Pushed,
-            versions: 0,
-            files_uploaded: 0,
-            bytes_uploaded: 0,
-            files_skipped: 0,
-            notes: made.notes,
-        });
-    }
+    let expected = base.map_or(Expected::Absent, Expected::Exactly);
     let base_files = checkout.base.and_then(|id| fs::read(copy.version(id).join(layout::FILES_JSON)).ok());
     let base_files = base_files.map(|bytes| Files::parse(&bytes, data_dir)).transpose()?;
     let push = Push {
         reference: target.clone(),
         expected,
         chain: &chain,
+        base: checkout.base,
         base_files: base_files.as_ref(),
-        data: DataSource::InPlace,
+        data: match checkout.published_at {
+            Some(_) => DataSource::Folder(PathBuf::from(&checkout.data_path)),
+            None => DataSource::InPlace,
+        },
     };
-    Ok(context.block_on(repo::publish(repository, &push, context.clock()))??)
+    context.block_on(repo::publish(repository, &push, context.clock()))?.map_err(|error| match error {
+        RepoError::Conflict { reference, now: Some(now), .. } => {
+            let builds_on = checkout.base.map_or_else(|| "nothing".to_owned(), |base| base.to_string());
+            let sentence = format!("{} moved to {now} while your version builds on {builds_on}", reference.short());
+            Error { sentence, ..RepoError::Conflict { reference, expected, now: Some(now) }.into() }
+        }
+        other => other.into(),
+    })
 }
 
-/// A refused push says which two versions meet, and what to run.
-fn explain_conflict(error: Error, checkout: &Checkout, given: &str, alias: Option<&str>, file: &Path) -> Error {
+/// A refused push says what to run.
+fn explain_conflict(error: Error, checkout: &Checkout, alias: Option<&str>, file: &Path) -> Error {
     if error.code != Code::Conflict {
         return error;
     }
-    let alias = alias.unwrap_or(given);
+    let (alias, lake) = match alias {
+        Some(alias) => (format!("alias := '{alias}', "), alias.to_owned()),
+        None => (String::new(), file.display().to_string()),
+    };
     error.with_hint(format!(
-        "CALL fdl_checkout('{}', alias := '{alias}', path := '{}', force := true) and apply your change again; until then \
-         fdl_push('{alias}', ref := '<new branch>') publishes it beside.",
+        "CALL fdl_checkout('{}', {alias}path := '{}', force := true) and apply your change again; until then \
+         CALL fdl_push('{lake}', ref := '<new branch>') publishes it beside.",
         checkout.repository,
         file.display()
     ))

@@ -23,7 +23,7 @@ pub(super) const COMMAND: Command = Command {
 fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     let place = of_call(context, arguments)?;
     let refs = context.block_on(async {
-        let repository = Repository::open(place.store).await?;
+        let repository = Repository::open(place.access.store).await?;
         repo::list_refs(repository.store()).await
     })??;
     let row = |(name, version): (&crate::format::RefName, &crate::format::VersionId)| {

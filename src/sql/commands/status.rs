@@ -7,7 +7,7 @@ use futures::TryStreamExt;
 use super::column;
 use crate::format::{RefName, VersionId};
 use crate::lake;
-use crate::repo::{self, LogOptions, RepoError};
+use crate::repo::{self, LogOptions, RepoError, Repository};
 use crate::sql::place::find_lake;
 use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Value};
 use crate::store::Store;
@@ -33,12 +33,17 @@ pub(super) const COMMAND: Command = Command {
 
 fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     let connection = context.connection()?;
-    let (store, lake) = find_lake(context, &connection, arguments.positional()?)?;
+    let (access, lake) = find_lake(context, &connection, arguments)?;
     let checkout = &lake.checkout;
     let tip = checkout.tip().map(|id| lake::version_folder(&lake.file, id));
-    let uncommitted = lake::uncommitted(&connection, &lake.file, checkout, tip.as_deref(), true)?;
+    let uncommitted =
+        lake::uncommitted(&connection, &lake.file, checkout, tip.as_deref(), lake::ReadRows::WhereDoubtful)?;
+    // A repository that is gone is not one whose branch was never made.
+    context.block_on(Repository::open(Arc::clone(&access.store)))??;
     let remote = match &checkout.reference {
-        Some(reference) => Some(context.block_on(remote(store, reference, checkout.base, &checkout.local))??),
+        Some(reference) => {
+            Some(context.block_on(remote(access.store, reference, checkout.base, &checkout.local))??)
+        }
         None => None,
     };
     Ok(Output::row([

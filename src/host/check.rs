@@ -1,0 +1,182 @@
+//! What must be true of a version before a ref may lead to it (docs/format.md section 14).
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use futures::{StreamExt, TryStreamExt, stream};
+use tempfile::TempPath;
+
+use crate::format::{DataDir, Files, Record, Sha256, VersionId, layout};
+use crate::repo::read_mark;
+use crate::store::{Object, StoreError};
+
+use super::answer::Refusal;
+use super::shared::Shared;
+use super::upload::new_file;
+
+/// Lists the data files that a catalog file names, or says in a sentence why it cannot. Called where it may block. The
+/// caller of the host has DuckDB, the host has not.
+pub type CatalogFiles = dyn Fn(&Path) -> Result<Files, String> + Send + Sync;
+
+/// How many data files are asked for at the same time.
+const CONCURRENT: usize = 16;
+
+/// The file names of a version: what refers to it in a message, and whether it must be there.
+struct Described {
+    key: String,
+    hash: Option<Sha256>,
+    required: bool,
+}
+
+/// Checks that versions are whole: everything their records vouch for is there with its hash, and every data file with
+/// its size. `records` are those of a push, newest first.
+///
+/// The newest must be readable. One before it may have been taken away by now; its files are not looked for then.
+///
+/// # Errors
+/// 409 with what is wrong.
+pub(super) async fn complete(shared: &Shared, data_dir: &DataDir, records: &[Record]) -> Result<(), Refusal> {
+    let mut data = BTreeMap::new();
+    for (at, record) in records.iter().enumerate() {
+        let mark = read_mark(shared.store(), record.id).await.map_err(Refusal::repository)?;
+        match mark {
+            Some(mark) if at == 0 => return Err(Refusal::marked(record.id, mark).failed_check()),
+            Some(_) => continue,
+            None => {}
+        }
+        for (key, size) in version(shared, data_dir, record).await?.iter() {
+            match data.insert(key.to_owned(), size) {
+                Some(before) if before != size => {
+                    return Err(corrupt(key, "two versions of the push name it with different sizes"));
+                }
+                _ => {}
+            }
+        }
+    }
+    stream::iter(data)
+        .map(|(key, size)| async move { data_file(shared, &key, size).await })
+        .buffer_unordered(CONCURRENT)
+        .try_collect()
+        .await
+}
+
+/// Checks the files in the folder of a version. Returns the data files that it names.
+async fn version(shared: &Shared, data_dir: &DataDir, record: &Record) -> Result<Files, Refusal> {
+    let id = record.id;
+    let dataset = Described { key: layout::dataset(id), hash: record.dataset_sha256, required: true };
+    described(shared, &dataset).await?;
+    let files =
+        Described { key: layout::files(id), hash: record.files_sha256, required: record.files_sha256.is_some() };
+    let listed = match described(shared, &files).await? {
+        Some(object) => {
+            let parsed = Files::parse(&object.bytes, data_dir);
+            Some(parsed.map_err(|error| Refusal::format(&error).failed_check())?)
+        }
+        None => None,
+    };
+    for (format, entry) in &record.catalogs {
+        catalog(shared, &layout::other_catalog(id, format), entry.sha256, entry.size).await?;
+    }
+    let file = catalog(shared, &layout::catalog(id), record.sha256, record.size).await?;
+    let named = named_by_catalog(shared, data_dir, id, &file).await?;
+    match (listed, named) {
+        (Some(listed), Some(named)) if listed.by_key() == named.by_key() => Ok(listed),
+        (Some(_), Some(_)) => Err(corrupt(&files.key, "it does not name the files that the catalog names")),
+        (Some(files), None) | (None, Some(files)) => Ok(files),
+        (None, None) => Err(corrupt(&files.key, "it is missing, and this host does not look into catalogs")),
+    }
+}
+
+/// A small file that the record vouches for.
+async fn described(shared: &Shared, file: &Described) -> Result<Option<Object>, Refusal> {
+    let object = match shared.store().get(&file.key).await {
+        Ok(object) => object,
+        Err(StoreError::NotFound { .. }) if !file.required => return Ok(None),
+        Err(error) => return Err(missing(&file.key, &error)),
+    };
+    match file.hash {
+        Some(hash) if Sha256::of(&object.bytes) != hash => Err(other_hash(&file.key)),
+        _ => Ok(Some(object)),
+    }
+}
+
+/// A catalog as a file of this machine.
+enum Local {
+    /// It is in the repository's folder.
+    InPlace(PathBuf),
+    /// A copy, removed when dropped.
+    Copy(TempPath),
+}
+
+impl AsRef<Path> for Local {
+    fn as_ref(&self) -> &Path {
+        match self {
+            Self::InPlace(path) => path,
+            Self::Copy(path) => path,
+        }
+    }
+}
+
+/// Checks a catalog against the record's hash and size.
+async fn catalog(shared: &Shared, key: &str, hash: Sha256, size: Option<u64>) -> Result<Local, Refusal> {
+    let meta = shared.store().head(key).await.map_err(|error| missing(key, &error))?;
+    if let Some(size) = size.filter(|size| *size != meta.size) {
+        return Err(corrupt(key, &format!("it has {} bytes, not {size} as version.json says", meta.size)));
+    }
+    let file = match shared.store().local_root() {
+        Some(root) => Local::InPlace(root.join(key)),
+        None => {
+            let copy = new_file(shared).map_err(|_| Refusal::internal())?.into_temp_path();
+            shared.store().download(key, &copy).await.map_err(|error| missing(key, &error))?;
+            Local::Copy(copy)
+        }
+    };
+    let path = file.as_ref().to_owned();
+    let hashed = tokio::task::spawn_blocking(move || Sha256::of_file(&path)).await;
+    let (found, _) = hashed.ok().and_then(Result::ok).ok_or_else(Refusal::internal)?;
+    match found == hash {
+        true => Ok(file),
+        false => Err(other_hash(key)),
+    }
+}
+
+/// The data files that the catalog itself names, where the host can look into it.
+async fn named_by_catalog(
+    shared: &Shared,
+    data_dir: &DataDir,
+    id: VersionId,
+    file: &Local,
+) -> Result<Option<Files>, Refusal> {
+    let Some(list) = shared.options.catalog_files.clone() else {
+        return Ok(None);
+    };
+    let path = file.as_ref().to_owned();
+    let listed = tokio::task::spawn_blocking(move || list(&path)).await.map_err(|_| Refusal::internal())?;
+    let files = listed.map_err(|why| corrupt(&layout::catalog(id), &why))?;
+    files.check(data_dir).map_err(|error| Refusal::format(&error).failed_check())?;
+    Ok(Some(files))
+}
+
+/// A data file that a version of the push names.
+async fn data_file(shared: &Shared, key: &str, size: u64) -> Result<(), Refusal> {
+    let found = shared.store().head(key).await.map_err(|error| missing(key, &error))?.size;
+    match found == size {
+        true => Ok(()),
+        false => Err(corrupt(key, &format!("it has {found} bytes, not {size}"))),
+    }
+}
+
+fn missing(key: &str, error: &StoreError) -> Refusal {
+    match error {
+        StoreError::NotFound { .. } | StoreError::BadKey { .. } => corrupt(key, "it is missing, but the push names it"),
+        error => Refusal::unwritten(error),
+    }
+}
+
+fn other_hash(key: &str) -> Refusal {
+    corrupt(key, "its sha256 is not the one in version.json")
+}
+
+fn corrupt(key: &str, why: &str) -> Refusal {
+    Refusal::conflict("FDL-CORRUPT", format!("{key}: {why}"))
+}

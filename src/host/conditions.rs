@@ -1,0 +1,101 @@
+//! The conditions of a request, and the tags they compare (RFC 9110, section 13).
+
+use axum::http::{HeaderMap, HeaderName, header};
+
+use crate::format::Sha256;
+use crate::store::{ETag, ObjectMeta};
+
+/// The tag of an object's state: the store's own where it can stand in a header, its hash otherwise. Always strong.
+pub(super) fn tag_of(etag: &ETag) -> String {
+    let bare = etag.0.trim_matches('"');
+    let plain =
+        !bare.is_empty() && bare.len() <= 200 && bare.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+    match plain && !etag.0.starts_with("W/") {
+        true => format!("\"{bare}\""),
+        false => format!("\"{}\"", Sha256::of(etag.0.as_bytes())),
+    }
+}
+
+/// The tag of an object that is written once and whose content is too long to hash for each reader: made of what would
+/// have to differ if the content did.
+pub(super) fn tag_of_meta(meta: &ObjectMeta) -> String {
+    match &meta.etag {
+        Some(etag) => tag_of(etag),
+        None => {
+            let modified = meta.last_modified.timestamp_nanos_opt().unwrap_or_default();
+            format!("\"{}\"", Sha256::of(format!("{}\n{}\n{modified}", meta.key, meta.size).as_bytes()))
+        }
+    }
+}
+
+/// Whether the request may go on as far as `If-Match` is concerned; `tag` is that of the object, if there is one.
+pub(super) fn if_match_holds(headers: &HeaderMap, tag: Option<&str>) -> bool {
+    match listed(headers, &header::IF_MATCH) {
+        None => true,
+        Some(tags) => tag.is_some_and(|tag| tags.iter().any(|listed| *listed == "*" || *listed == tag)),
+    }
+}
+
+/// Whether the request may go on as far as `If-None-Match` is concerned.
+pub(super) fn if_none_match_holds(headers: &HeaderMap, tag: Option<&str>) -> bool {
+    let (Some(tags), Some(tag)) = (listed(headers, &header::IF_NONE_MATCH), tag) else {
+        return true;
+    };
+    !tags.iter().any(|listed| *listed == "*" || listed.strip_prefix("W/").unwrap_or(listed) == tag)
+}
+
+/// Whether a range is wanted of the object as it is: no `If-Range`, or one with this very tag.
+pub(super) fn if_range_holds(headers: &HeaderMap, tag: &str) -> bool {
+    headers.get(header::IF_RANGE).is_none_or(|wanted| wanted.as_bytes() == tag.as_bytes())
+}
+
+/// The tags of a header; nothing when it is not there. What is no text matches nothing.
+fn listed<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<Vec<&'a str>> {
+    if !headers.contains_key(name) {
+        return None;
+    }
+    let lines = headers.get_all(name).iter().filter_map(|line| line.to_str().ok());
+    Some(lines.flat_map(|line| line.split(',')).map(str::trim).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(name: HeaderName, lines: &[&str]) -> HeaderMap {
+        lines.iter().map(|line| (name.clone(), line.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn conditions() {
+        let tag = Some("\"a\"");
+        // The header; whether If-Match and If-None-Match hold for "a", and for an object that is not there.
+        for (lines, there, absent) in [
+            (vec![], (true, true), (true, true)),
+            (vec!["*"], (true, false), (false, true)),
+            (vec!["\"a\""], (true, false), (false, true)),
+            (vec!["\"b\", \"a\""], (true, false), (false, true)),
+            (vec!["\"b\"", "\"a\""], (true, false), (false, true)),
+            (vec!["W/\"a\""], (false, false), (false, true)),
+            (vec!["\"b\""], (false, true), (false, true)),
+            (vec!["a"], (false, true), (false, true)),
+            (vec![""], (false, true), (false, true)),
+        ] {
+            let matching = headers(header::IF_MATCH, &lines);
+            let none = headers(header::IF_NONE_MATCH, &lines);
+            let both = |tag| (if_match_holds(&matching, tag), if_none_match_holds(&none, tag));
+            assert_eq!((both(tag), both(None)), (there, absent), "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn tags_are_strong_and_fit_in_a_header() {
+        let tag = |text: &str| tag_of(&ETag(text.to_owned()));
+        assert_eq!(tag("abc-1"), "\"abc-1\"");
+        assert_eq!(tag("\"abc\""), "\"abc\"");
+        for odd in ["", "\"\"", "W/\"abc\"", "a\nb", "a,b", "é"] {
+            assert_eq!(tag(odd).len(), 66, "{odd}");
+        }
+        assert_ne!(tag("W/\"abc\""), tag("abc"));
+    }
+}

@@ -1,0 +1,89 @@
+//! What all requests of a host share.
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use tokio::sync::RwLock;
+
+use crate::format::{DataDir, Settings, layout};
+use crate::store::StoreError;
+
+use super::Store;
+use super::access::Access;
+use super::answer::Refusal;
+use super::budget::Budget;
+use super::counters::Counters;
+use super::key_locks::KeyLocks;
+use super::options::HostOptions;
+
+/// What all requests of a host share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) options: HostOptions,
+    pub(super) access: Access,
+    pub(super) counters: Arc<Counters>,
+    pub(super) budget: Budget,
+    pub(super) locks: KeyLocks,
+    /// Held for reading by whatever must not be cut short when its client goes away or the host stops.
+    pub(super) steps: Arc<RwLock<()>>,
+    data_dir: OnceLock<DataDir>,
+}
+
+impl Shared {
+    pub(super) fn new(store: Arc<dyn Store>, options: HostOptions) -> Self {
+        let access = Access { read: options.read_token.clone(), write: options.write_token.clone() };
+        Self {
+            store,
+            options,
+            access,
+            counters: Arc::default(),
+            budget: Budget::default(),
+            locks: KeyLocks::default(),
+            steps: Arc::default(),
+            data_dir: OnceLock::new(),
+        }
+    }
+
+    pub(super) fn store(&self) -> &dyn Store {
+        self.store.as_ref()
+    }
+
+    /// The data folder that fdl.json names. Read once: it never changes.
+    ///
+    /// # Errors
+    /// 404 while there is no repository.
+    pub(super) async fn data_dir(&self) -> Result<&DataDir, Refusal> {
+        if let Some(data_dir) = self.data_dir.get() {
+            return Ok(data_dir);
+        }
+        let object = match self.store.get(layout::FDL_JSON).await {
+            Ok(object) => object,
+            Err(StoreError::NotFound { .. }) => return Err(Refusal::no_repository()),
+            Err(error) => return Err(Refusal::unread(&error)),
+        };
+        let settings = Settings::parse(&object.bytes).map_err(|error| Refusal::repository(error.into()))?;
+        Ok(self.data_dir.get_or_init(|| settings.data_dir))
+    }
+
+    /// The folder for bodies and catalogs that are on their way. Files in it have names that no listing shows and that
+    /// the store sweeps, should this process be killed.
+    pub(super) fn spool(&self) -> PathBuf {
+        let own = self.options.spool.clone();
+        let root = || self.store.local_root().filter(|root| root.is_dir()).map(std::path::Path::to_owned);
+        own.or_else(root).unwrap_or_else(std::env::temp_dir)
+    }
+
+    /// Carries something out to its end, even if the client goes away meanwhile.
+    pub(super) async fn to_the_end<T: Send + 'static>(
+        &self,
+        step: impl Future<Output = Result<T, Refusal>> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let held = Arc::clone(&self.steps).read_owned().await;
+        let step = tokio::spawn(async move {
+            let _held = held;
+            step.await
+        });
+        step.await.unwrap_or_else(|_| Err(Refusal::internal()))
+    }
+}

@@ -1,0 +1,214 @@
+//! PUT of objects: written once, never replaced (docs/format.md section 14).
+
+use std::sync::Arc;
+
+use axum::http::HeaderMap;
+use axum::response::Response;
+use bytes::Bytes;
+
+use crate::format::{Settings, Sha256, layout, parse_head};
+use crate::repo::refresh_refs_json;
+use crate::store::{ConditionalWrite, Object, StoreError};
+
+use super::answer::{Refusal, empty};
+use super::conditions::{if_match_holds, if_none_match_holds, tag_of, tag_of_meta};
+use super::dispatch::written;
+use super::reference;
+use super::shared::Shared;
+use super::target::{Target, VersionPart};
+use super::upload::{Spooled, Upload};
+
+/// The longest fdl.json or HEAD, in bytes.
+const SETTINGS_LIMIT: u64 = 1 << 20;
+/// The longest version.json, files.json and the like, in bytes: they are read whole when a ref is moved.
+const TEXT_LIMIT: u64 = 256 << 20;
+/// How much of two contents is compared at a time, in bytes.
+const COMPARED: u64 = 1 << 20;
+
+/// Answers a PUT of what a path names.
+pub(super) async fn object(
+    shared: &Arc<Shared>,
+    headers: &HeaderMap,
+    target: Target,
+    upload: &mut Upload,
+) -> Result<Response, Refusal> {
+    match target {
+        Target::Settings => settings(shared, headers, upload).await,
+        Target::Head => head(shared, headers, upload).await,
+        Target::Ref(name) => reference::put(shared, headers, name, upload).await,
+        Target::Version(key, part @ (VersionPart::Catalog | VersionPart::Text)) => {
+            shared.data_dir().await?;
+            if part == VersionPart::Text {
+                upload.limit_to(TEXT_LIMIT);
+            }
+            once(shared, headers, &key, None, upload).await
+        }
+        Target::Source(key, hash) => {
+            shared.data_dir().await?;
+            once(shared, headers, &key, Some(hash), upload).await
+        }
+        Target::Data(path) => {
+            let key = path.key(shared.data_dir().await?)?;
+            once(shared, headers, key, None, upload).await
+        }
+        Target::RefsJson => {
+            // Whoever wants to write it has seen that it lags.
+            bring_up_to_date(shared).await;
+            Err(Refusal::forbidden("the host itself writes refs.json"))
+        }
+        Target::Version(_, VersionPart::Mark) => Err(Refusal::forbidden("only the host's owner takes versions away")),
+        Target::Version(_, VersionPart::Other) => {
+            Err(Refusal::forbidden("only files of the format are written into the folder of a version"))
+        }
+        Target::Root | Target::Latest => Err(Refusal::method("GET, HEAD, OPTIONS")),
+    }
+}
+
+/// An object that is written once: 201 when it is new, 200 when it is there with the same bytes, 409 with others.
+async fn once(
+    shared: &Shared,
+    headers: &HeaderMap,
+    key: &str,
+    hash: Option<Sha256>,
+    upload: &mut Upload,
+) -> Result<Response, Refusal> {
+    let there = size_there(shared, headers, key).await?;
+    if there.zip(upload.declared()).is_some_and(|(size, declared)| size != declared) {
+        return Err(different(key));
+    }
+    let sent = upload.spool(shared).await?;
+    if let Some(hash) = hash {
+        check_hash(&sent, hash).await?;
+    }
+    let _lock = shared.locks.take(key).await;
+    let new = match &sent {
+        Spooled::Small(bytes) => {
+            let write = shared.store().put_if_absent(key, bytes.clone()).await;
+            write.map_err(|error| Refusal::unwritten(&error))? == ConditionalWrite::Written
+        }
+        // No store writes a large object on condition. Two writers of one key come one after the other here.
+        Spooled::File(..) => match size_there(shared, headers, key).await? {
+            Some(_) => false,
+            None => {
+                let write = shared.store().put(key, sent.body()).await;
+                write.map_err(|error| Refusal::unwritten(&error))?;
+                true
+            }
+        },
+    };
+    // Again, as it may have come since.
+    if !new && size_there(shared, headers, key).await? != Some(sent.size()) {
+        return Err(different(key));
+    }
+    if !new && !is_same(shared, key, &sent).await? {
+        return Err(different(key));
+    }
+    Ok(empty(written(new)))
+}
+
+/// The size of the object that is there, once the conditions of the request hold for it.
+async fn size_there(shared: &Shared, headers: &HeaderMap, key: &str) -> Result<Option<u64>, Refusal> {
+    let meta = match shared.store().head(key).await {
+        Ok(meta) => Some(meta),
+        Err(StoreError::NotFound { .. }) => None,
+        Err(error @ StoreError::Permission { .. }) => return Err(Refusal::unwritten(&error)),
+        Err(error) => return Err(Refusal::unread(&error)),
+    };
+    let tag = meta.as_ref().map(tag_of_meta);
+    check_conditions(headers, key, tag.as_deref())?;
+    Ok(meta.map(|meta| meta.size))
+}
+
+/// 412 unless the conditions of a write hold.
+pub(super) fn check_conditions(headers: &HeaderMap, key: &str, tag: Option<&str>) -> Result<(), Refusal> {
+    let holds = if_match_holds(headers, tag) && if_none_match_holds(headers, tag);
+    let now = match tag {
+        Some(_) => "is there, in another state than the request says",
+        None => "is not there",
+    };
+    holds.then_some(()).ok_or_else(|| Refusal::precondition(format!("{key} {now}")))
+}
+
+fn different(key: &str) -> Refusal {
+    Refusal::conflict("FDL-EXISTS", format!("{key} is there already with other bytes, and is never replaced"))
+}
+
+/// Whether the object has the bytes that were sent; the sizes are the same.
+async fn is_same(shared: &Shared, key: &str, sent: &Spooled) -> Result<bool, Refusal> {
+    let size = sent.size();
+    let mut at = 0;
+    while at < size {
+        let end = at.saturating_add(COMPARED).min(size);
+        let there = shared.store().get_range(key, at..end).await.map_err(|error| Refusal::unread(&error))?;
+        if there != sent.range(at..end).await? {
+            return Ok(false);
+        }
+        at = end;
+    }
+    Ok(true)
+}
+
+async fn check_hash(sent: &Spooled, hash: Sha256) -> Result<(), Refusal> {
+    let found = match sent {
+        Spooled::Small(bytes) => Sha256::of(bytes),
+        Spooled::File(file, _) => {
+            let path = file.path().to_owned();
+            let hashed = tokio::task::spawn_blocking(move || Sha256::of_file(&path)).await;
+            hashed.ok().and_then(Result::ok).ok_or_else(Refusal::internal)?.0
+        }
+    };
+    match found == hash {
+        true => Ok(()),
+        false => Err(Refusal::bad_request(format!("a source file is named by its sha256, which is {found}"))),
+    }
+}
+
+/// fdl.json: created once. Its owner changes it where it is.
+async fn settings(shared: &Arc<Shared>, headers: &HeaderMap, upload: &mut Upload) -> Result<Response, Refusal> {
+    let key = layout::FDL_JSON;
+    let bytes = upload.small(SETTINGS_LIMIT).await?;
+    Settings::parse(&bytes).map_err(|error| Refusal::format(&error))?;
+    create(shared, headers, key, bytes, "fdl.json is changed by the host's owner only").await
+}
+
+/// HEAD: created once, when a repository is started.
+async fn head(shared: &Arc<Shared>, headers: &HeaderMap, upload: &mut Upload) -> Result<Response, Refusal> {
+    let bytes = upload.small(SETTINGS_LIMIT).await?;
+    parse_head(&bytes).map_err(|error| Refusal::format(&error))?;
+    shared.data_dir().await?;
+    let response = create(shared, headers, layout::HEAD, bytes, "HEAD is changed by the host's owner only").await?;
+    bring_up_to_date(shared).await;
+    Ok(response)
+}
+
+/// Writes refs.json. It may lag: the next change of a ref writes it as well.
+async fn bring_up_to_date(shared: &Shared) {
+    let store = Arc::clone(&shared.store);
+    drop(shared.to_the_end(async move { Ok(refresh_refs_json(store.as_ref(), None).await.is_ok()) }).await);
+}
+
+/// Writes a small object where there is none.
+async fn create(
+    shared: &Shared,
+    headers: &HeaderMap,
+    key: &str,
+    bytes: Bytes,
+    otherwise: &str,
+) -> Result<Response, Refusal> {
+    let there = match shared.store().get(key).await {
+        Ok(object) => Some(object),
+        Err(StoreError::NotFound { .. }) => None,
+        Err(error) => return Err(Refusal::unwritten(&error)),
+    };
+    let tag = there.as_ref().map(|object| tag_of(&object.etag));
+    check_conditions(headers, key, tag.as_deref())?;
+    match there {
+        Some(Object { bytes: old, .. }) if old == bytes => Ok(empty(written(false))),
+        Some(_) => Err(Refusal::forbidden(otherwise)),
+        None => match shared.store().put_if_absent(key, bytes).await {
+            Ok(ConditionalWrite::Written) => Ok(empty(written(true))),
+            Ok(ConditionalWrite::Refused) => Err(Refusal::precondition(format!("{key} has just been made"))),
+            Err(error) => Err(Refusal::unwritten(&error)),
+        },
+    }
+}

@@ -1,0 +1,224 @@
+//! Opening a repository's store with what the session knows, and letting DuckDB itself read what the store does.
+//!
+//! Credentials come from the first of: the call's `token`, the session's DuckDB secret for the path (where DuckDB lets it
+//! be read), the environment and what the machine offers (docs/format.md section 13). None is ever written to a file.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use super::place::expand;
+use super::{Context, Error};
+use crate::engine::{Connection, literal};
+use crate::format::Sha256;
+use crate::lake;
+use crate::store::{self, OpenOptions, S3Options, S3Store, Store};
+
+/// A store, and how DuckDB gets at it.
+#[derive(Clone)]
+pub(super) struct Access {
+    /// The store.
+    pub(super) store: Arc<dyn Store>,
+    way: Way,
+}
+
+/// How DuckDB gets at the files of a store.
+#[derive(Clone)]
+enum Way {
+    /// By their paths.
+    Files,
+    /// By S3, with what the store found out.
+    S3(Arc<S3Store>),
+    /// By HTTP, with this token.
+    Http(Option<String>),
+}
+
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Access").field("store", &self.store).finish_non_exhaustive()
+    }
+}
+
+/// Opens the store of a location.
+pub(super) fn open(
+    context: &Context,
+    connection: &Connection,
+    location: &str,
+    token: Option<&str>,
+) -> Result<Access, Error> {
+    let scheme = location.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+    match scheme.as_deref() {
+        None => {
+            let store = store::open(&expand(location).to_string_lossy())?;
+            Ok(Access { store, way: Way::Files })
+        }
+        Some("s3") => {
+            let secret = secret(connection, location, "s3").unwrap_or_default();
+            let s3 = Arc::new(S3Store::open(location, &s3_options(&secret))?);
+            Ok(Access { store: Arc::clone(&s3) as Arc<dyn Store>, way: Way::S3(s3) })
+        }
+        Some("http" | "https") => {
+            let token = match token {
+                Some(token) => {
+                    context.remember_token(location, token);
+                    Some(token.to_owned())
+                }
+                None => context.token_for(location).or_else(|| {
+                    secret(connection, location, "http").and_then(|mut secret| secret.remove("bearer_token"))
+                }),
+            };
+            let token = token.or_else(|| std::env::var("FDL_TOKEN").ok()).filter(|token| !token.is_empty());
+            let store = store::open_with(location, &OpenOptions { token: token.clone(), ..OpenOptions::default() })?;
+            Ok(Access { store, way: Way::Http(token) })
+        }
+        Some(_) => Ok(Access { store: store::open(location)?, way: Way::Files }),
+    }
+}
+
+impl Access {
+    /// Whether the store is behind HTTP, where DuckDB can read and not write.
+    pub(super) fn is_http(&self) -> bool {
+        matches!(self.way, Way::Http(_))
+    }
+
+    /// Makes sure that statements of this session can read the repository's files: loads httpfs and, where the session has
+    /// no secret for the path, makes a temporary one for it.
+    pub(super) fn let_duckdb_read(&self, context: &Context, connection: &Connection) -> Result<(), Error> {
+        let location = self.store.location();
+        let (kind, settings) = match &self.way {
+            Way::Files => return Ok(()),
+            Way::S3(s3) => {
+                lake::load_httpfs(connection)?;
+                if has_secret(connection, location, "s3")? {
+                    return Ok(());
+                }
+                ("s3", s3_settings(&context.block_on(s3.session())??))
+            }
+            Way::Http(token) => {
+                lake::load_httpfs(connection)?;
+                match token {
+                    Some(token) if !has_secret(connection, location, "http")? => {
+                        ("http", vec![format!("BEARER_TOKEN {}", literal(token))])
+                    }
+                    _ => return Ok(()),
+                }
+            }
+        };
+        let name = format!("__fdl_{}", Sha256::of(location.as_bytes()).to_string().get(..16).unwrap_or_default());
+        let settings: String = settings.iter().map(|setting| format!(", {setting}")).collect();
+        let scope = literal(&format!("{location}/"));
+        let made = connection
+            .execute(&format!("CREATE OR REPLACE TEMPORARY SECRET {name} (TYPE {kind}, SCOPE {scope}{settings})"));
+        // DuckDB's message could repeat the statement.
+        made.map_err(|_| {
+            Error::new(
+                super::Code::DuckDb,
+                format!("DuckDB does not take a secret for {location}"),
+                "CREATE SECRET for the location yourself, then call again.",
+            )
+        })
+    }
+}
+
+fn s3_settings(session: &store::S3Session) -> Vec<String> {
+    let mut settings = vec![format!("REGION {}", literal(&session.region))];
+    if let Some(keys) = &session.keys {
+        settings.push(format!("KEY_ID {}", literal(&keys.access_key_id)));
+        settings.push(format!("SECRET {}", literal(&keys.secret_access_key)));
+        settings.extend(keys.session_token.iter().map(|token| format!("SESSION_TOKEN {}", literal(token))));
+    }
+    settings.extend(session.endpoint.iter().map(|endpoint| format!("ENDPOINT {}", literal(endpoint))));
+    settings.push(format!("URL_STYLE '{}'", if session.path_style { "path" } else { "vhost" }));
+    settings.push(format!("USE_SSL {}", session.use_ssl));
+    settings
+}
+
+/// The fields of the secret that DuckDB would use for a path; nothing when there is none or it may not be read.
+fn secret(connection: &Connection, location: &str, kind: &str) -> Option<BTreeMap<String, String>> {
+    let name = connection.query(&which_secret(location, kind)).ok()?.first()?.text(0).ok()?.to_owned();
+    let rows = connection.query(&format!(
+        "SELECT secret_string FROM duckdb_secrets(redact := false) WHERE name = {} LIMIT 1",
+        literal(&name)
+    ));
+    Some(fields(rows.ok()?.first()?.text(0).ok()?))
+}
+
+fn has_secret(connection: &Connection, location: &str, kind: &str) -> Result<bool, Error> {
+    let found = connection.query(&which_secret(location, kind))?;
+    // Ours is made anew each time: credentials end.
+    Ok(found.first().is_some_and(|row| row.text(0).is_ok_and(|name| !name.starts_with("__fdl_"))))
+}
+
+fn which_secret(location: &str, kind: &str) -> String {
+    format!("SELECT name FROM which_secret({}, {})", literal(&format!("{location}/x")), literal(kind))
+}
+
+/// Takes apart `name=a;type=s3;key_id=…`. A value may hold `;`, so that only a known name begins a field.
+fn fields(text: &str) -> BTreeMap<String, String> {
+    const NAMES: [&str; 16] = [
+        "name",
+        "type",
+        "provider",
+        "serializable",
+        "scope",
+        "endpoint",
+        "key_id",
+        "secret",
+        "session_token",
+        "region",
+        "url_style",
+        "use_ssl",
+        "bearer_token",
+        "kms_key_id",
+        "url_compatibility_mode",
+        "refresh_info",
+    ];
+    let mut fields: BTreeMap<String, String> = BTreeMap::new();
+    let mut last: Option<String> = None;
+    for part in text.split(';') {
+        match (part.split_once('=').filter(|(name, _)| NAMES.contains(name)), &last) {
+            (Some((name, value)), _) => {
+                fields.insert(name.to_owned(), value.to_owned());
+                last = Some(name.to_owned());
+            }
+            (None, Some(name)) => {
+                if let Some(value) = fields.get_mut(name) {
+                    value.push(';');
+                    value.push_str(part);
+                }
+            }
+            (None, None) => {}
+        }
+    }
+    fields
+}
+
+fn s3_options(secret: &BTreeMap<String, String>) -> S3Options {
+    let text = |name: &str| secret.get(name).filter(|value| !value.is_empty()).cloned();
+    S3Options {
+        access_key_id: text("key_id"),
+        secret_access_key: text("secret"),
+        session_token: text("session_token"),
+        region: text("region"),
+        endpoint: text("endpoint"),
+        path_style: text("url_style").map(|style| style == "path"),
+        use_ssl: text("use_ssl").map(|value| value != "false" && value != "0"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_taken_apart() {
+        let fields = fields(
+            "name=a;type=s3;scope=s3://b/lake;endpoint=localhost:9;key_id=ki;d=x;secret=se'c;url_style=path;use_ssl=false",
+        );
+        let options = s3_options(&fields);
+        assert_eq!(options.access_key_id.as_deref(), Some("ki;d=x"));
+        assert_eq!(options.secret_access_key.as_deref(), Some("se'c"));
+        assert_eq!(options.endpoint.as_deref(), Some("localhost:9"));
+        assert_eq!((options.path_style, options.use_ssl, options.region), (Some(true), Some(false), None));
+    }
+}

@@ -1,0 +1,84 @@
+//! `fdl_serve(repository)`: serves a repository over HTTP, in the background.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{column, number, text};
+use crate::engine::Engine;
+use crate::format::DataDir;
+use crate::host::{CatalogFiles, Host, HostError, HostOptions, MoveRefs, Token};
+use crate::lake;
+use crate::repo::{RepoError, Repository};
+use crate::sql::place::of_call;
+use crate::sql::{Arguments, Code, ColumnType, Command, Context, Error, Output, Value};
+
+/// Where a host listens when the call does not say: this machine alone can reach it.
+const ADDRESS: &str = "127.0.0.1:8080";
+
+pub(super) const COMMAND: Command = Command {
+    name: "fdl_serve",
+    positional: Some("repository"),
+    named: &[text("address"), text("read_token"), text("write_token"), text("move_refs"), number("max_upload")],
+    columns: &[column("address", ColumnType::Text), column("url", ColumnType::Text)],
+    run,
+};
+
+fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
+    let place = of_call(context, arguments)?;
+    let mut options = HostOptions::new(arguments.text("address").unwrap_or(ADDRESS));
+    options.read_token = token(arguments, "read_token")?;
+    options.write_token = token(arguments, "write_token")?;
+    options.move_refs = match arguments.text("move_refs") {
+        None | Some("writers") => MoveRefs::Writers,
+        Some("nobody") => MoveRefs::Nobody,
+        Some(other) => {
+            return Err(Error::bad_argument(format!("move_refs is {other:?}; it is 'writers' or 'nobody'")));
+        }
+    };
+    if let Some(max_upload) = arguments.count("max_upload")? {
+        options.max_upload = max_upload;
+    }
+    let data_dir = match context.block_on(Repository::open(Arc::clone(&place.access.store)))? {
+        Ok(repository) => repository.settings().data_dir.clone(),
+        // Whoever holds the write token starts the repository.
+        Err(RepoError::NotARepository { .. }) if options.write_token.is_some() => DataDir::default(),
+        Err(error) => return Err(error.into()),
+    };
+    options.catalog_files = catalog_files(context.engine().clone(), data_dir);
+    let location = place.access.store.location().to_owned();
+    let host = Host::start(place.access.store, options, context.runtime()?.handle())?;
+    let (address, url) = (host.address().to_string(), host.url());
+    context.add_host(host, location);
+    Ok(Output::row([Value::from(address), Value::from(url)]))
+}
+
+fn token(arguments: &Arguments, name: &str) -> Result<Option<Token>, Error> {
+    Ok(arguments.text(name).map(Token::new).transpose()?)
+}
+
+/// Lets the host look into catalogs by DuckDB. Without ducklake in the session it believes files.json.
+fn catalog_files(engine: Engine, data_dir: DataDir) -> Option<Arc<CatalogFiles>> {
+    let connection = engine.connection().ok()?;
+    lake::load_extensions(&connection).ok()?;
+    drop(connection);
+    Some(Arc::new(move |catalog: &Path| {
+        let connection = engine.connection().map_err(|error| error.to_string())?;
+        lake::check_catalog(&connection, catalog, &data_dir).map_err(|error| error.to_string())
+    }))
+}
+
+impl From<HostError> for Error {
+    fn from(error: HostError) -> Self {
+        let sentence = error.to_string();
+        match error {
+            HostError::Listen { .. } => Self::new(
+                Code::BadArgument,
+                sentence,
+                "choose another port with address := '127.0.0.1:0', which takes a free one.",
+            ),
+            HostError::BadToken => {
+                Self::new(Code::BadArgument, sentence, "choose a longer random text without spaces.")
+            }
+        }
+    }
+}

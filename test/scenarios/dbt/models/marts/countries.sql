@@ -1,0 +1,3 @@
+select country, count(*) as customers
+from {{ ref('stg_customers') }}
+group by country
