@@ -41,6 +41,7 @@ def lake(open_session, repository):
     return session
 
 
+@pytest.mark.everywhere
 def test_the_files_of_a_repository_step_by_step(lake, repository):
     where = repository.location
     assert repository.keys() == ["HEAD", "fdl.json", "refs.json"]
@@ -114,6 +115,7 @@ def test_the_order_of_writing(lake, repository):
             assert max(earlier) <= min(later), times
 
 
+@pytest.mark.everywhere
 def test_the_record_and_what_it_vouches_for(lake, repository):
     lake("CREATE TABLE lake.t AS SELECT 1 AS a")
     first = lake.publish("地図\n\nsecond line \"quoted\"", author="Aiko 田中 <aiko@example.org>")["new_version"]
@@ -145,6 +147,7 @@ def make_dataset(lake):
         lake(statement)
 
 
+@pytest.mark.everywhere
 def test_dataset_json_and_files_json_match_the_catalog(lake, open_session, repository):
     make_dataset(lake)
     version = lake.publish("all")["new_version"]
@@ -216,6 +219,7 @@ def check_frozen(s, catalog):
     }
 
 
+@pytest.mark.everywhere
 def test_the_frozen_catalog(lake, python, any_version, repository):
     """In every DuckDB we support, as a plain file: one snapshot, nothing inlined, nothing ended, all paths relative, DuckLake's own types."""
     lake("DETACH lake; ATTACH 'ducklake:sqlite:lake.sqlite' AS lake")

@@ -169,6 +169,7 @@ wait_for("never")
 """
 
 
+@pytest.mark.everywhere
 def test_killed_in_a_push(published, open_session, python, repository):
     """At moments by chance: the branch holds the old version or the new, both whole, and the next push finishes."""
     chance = random.Random(20)
