@@ -36,6 +36,8 @@ pub struct Schema {
 /// A table: how it is defined, and the files that hold its rows.
 #[derive(Debug, Clone)]
 pub struct Table {
+    /// DuckLake's number for it in this catalog.
+    pub id: i64,
     /// Its name.
     pub name: String,
     /// How it is defined.
@@ -97,8 +99,10 @@ pub struct View {
 }
 
 /// A data file and what is deleted from it. Paths are relative to the data folder.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone)]
 pub struct DataFile {
+    /// DuckLake's number for it in this catalog.
+    pub id: i64,
     /// The file.
     pub file: StoredRows,
     /// The file that lists deleted rows.
@@ -217,6 +221,7 @@ impl Reader<'_> {
         )? {
             let id = row.integer(1)?;
             tables.entry(row.integer(0)?).or_default().push(Table {
+                id,
                 name: row.text(2)?.to_owned(),
                 definition: Definition {
                     comment: row.optional_text(3)?.map(str::to_owned),
@@ -300,7 +305,7 @@ impl Reader<'_> {
             format!("CASE WHEN {file}.path_is_relative THEN {folder} || {file}.path ELSE {file}.path END")
         };
         let rows = self.rows(&format!(
-            "SELECT f.table_id::BIGINT, {}, f.record_count::BIGINT, f.file_size_bytes::BIGINT, \
+            "SELECT f.table_id::BIGINT, f.data_file_id::BIGINT, {}, f.record_count::BIGINT, f.file_size_bytes::BIGINT, \
              {}, d.delete_count::BIGINT, d.file_size_bytes::BIGINT \
              FROM {{db}}.ducklake_data_file f \
              LEFT JOIN {{db}}.ducklake_delete_file d ON d.data_file_id = f.data_file_id {deletes} \
@@ -316,8 +321,9 @@ impl Reader<'_> {
             let stored = |at: usize| -> Result<StoredRows, LakeError> {
                 Ok(StoredRows { path: row.text(at)?.to_owned(), rows: row.count(at + 1)?, bytes: row.count(at + 2)? })
             };
-            let deletes = if row.optional_text(4)?.is_some() { Some(stored(4)?) } else { None };
-            files.entry(row.integer(0)?).or_default().push(DataFile { file: stored(1)?, deletes });
+            let deletes = if row.optional_text(5)?.is_some() { Some(stored(5)?) } else { None };
+            let file = DataFile { id: row.integer(1)?, file: stored(2)?, deletes };
+            files.entry(row.integer(0)?).or_default().push(file);
         }
         Ok(files)
     }

@@ -84,6 +84,16 @@ pub enum LakeError {
         /// The file.
         path: PathBuf,
     },
+    /// The working catalog is in a format that this session's DuckLake does not write.
+    #[error("{} is in DuckLake format {written}, and this session's DuckLake writes {read}", path.display())]
+    OtherFormat {
+        /// The working catalog.
+        path: PathBuf,
+        /// Its format.
+        written: String,
+        /// The session's.
+        read: String,
+    },
     /// The working copy belongs to another repository.
     #[error("{} is a working copy of {repository}", path.display())]
     OtherRepository {

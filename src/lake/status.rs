@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use super::LakeError;
-use super::compare::{RowSource, Side, compare};
+use super::compare::{ReadRows, Side, compare};
 use super::definition::read_contents;
 use super::freeze::{FreezeOptions, freeze};
-use super::working::{inlined, latest_snapshot};
+use super::narrow::RowSource;
+use super::working::{inlined, latest_snapshot, require_format};
 use super::working_copy::Checkout;
 use crate::engine::Connection;
 use crate::format::layout;
@@ -20,8 +21,7 @@ pub struct Uncommitted {
     pub tables: u64,
 }
 
-/// Compares the working catalog with the version in `tip`, its folder beside the working copy. Reads rows only when
-/// `read_rows` says so; without, a table that was rewritten with the same rows counts as changed.
+/// Compares the working catalog with the version in `tip`, its folder beside the working copy.
 ///
 /// # Errors
 /// Those of [`LakeError`].
@@ -30,12 +30,13 @@ pub fn uncommitted(
     working: &Path,
     checkout: &Checkout,
     tip: Option<&Path>,
-    read_rows: bool,
+    read_rows: ReadRows,
 ) -> Result<Uncommitted, LakeError> {
     let latest = latest_snapshot(connection, working)?;
     if latest.is_some_and(|latest| latest.snapshot == checkout.snapshot) {
         return Ok(Uncommitted { changed: false, tables: 0 });
     }
+    require_format(connection, working)?;
     let folder = tempfile::tempdir().map_err(|source| LakeError::io("create", &std::env::temp_dir(), source))?;
     let catalog = folder.path().join(layout::CATALOG);
     let options = FreezeOptions { allow_encrypted: true, ..FreezeOptions::default() };
@@ -52,8 +53,8 @@ pub fn uncommitted(
         .as_deref()
         .zip(before.as_ref())
         .map(|(catalog, contents)| Side { contents, rows: RowSource::Frozen(catalog, checkout.published_data_path()) });
-    let new = Side { contents: &contents, rows: RowSource::Working(working, snapshot) };
-    let comparison = compare(connection, old, new, read_rows)?;
+    let new = Side { contents: &contents, rows: RowSource::Working(working, snapshot, &checkout.data_path) };
+    let comparison = compare(connection, old, new, read_rows, folder.path())?;
     // A frozen catalog has neither inlined rows nor deletions, and they are written out at a commit only.
     let inlined = inlined(connection, working)?.len();
     let tables = comparison.changed().max(inlined) as u64;

@@ -5,6 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::LakeError;
+use super::template::template;
 use crate::engine::{Connection, EngineErrorKind, Row, identifier, literal};
 
 /// How often, and how long apart, to look again whether a transaction has ended: a statement of another process is over
@@ -105,6 +106,20 @@ pub fn latest_snapshot(connection: &Connection, working: &Path) -> Result<Option
         })
     };
     rows.first().map(latest).transpose()
+}
+
+/// Makes sure that a working catalog is in the format that this session's DuckLake writes.
+///
+/// # Errors
+/// [`LakeError::OtherFormat`], or DuckDB's.
+pub fn require_format(connection: &Connection, working: &Path) -> Result<(), LakeError> {
+    let metadata = scan(working, "ducklake_metadata");
+    let row = connection.row(&format!("SELECT max(value) FROM {metadata} WHERE key = 'version'"))?;
+    let (written, read) = (row.optional_text(0)?.unwrap_or_default(), &template(connection)?.format);
+    if written == read {
+        return Ok(());
+    }
+    Err(LakeError::OtherFormat { path: working.to_owned(), written: written.to_owned(), read: read.clone() })
 }
 
 /// SQL for the rows of a table in a SQLite file, read without attaching it: other connections list attached databases.

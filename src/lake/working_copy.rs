@@ -184,19 +184,7 @@ impl WorkingCopy {
     /// [`LakeError::InTransaction`] when somebody writes to the old one, or the system's.
     pub fn replace(&self, catalog: &Path, current: Option<&Checkout>, next: &Checkout) -> Result<(), LakeError> {
         sync(catalog)?;
-        // A log that is left would be played into the new file.
-        for suffix in ["-wal", "-shm"] {
-            let mut path = self.file.clone().into_os_string();
-            path.push(suffix);
-            let path = PathBuf::from(path);
-            match fs::metadata(&path) {
-                Ok(meta) if meta.len() > 0 && suffix == "-wal" => {
-                    return Err(LakeError::InTransaction { path: self.file.clone() });
-                }
-                Ok(_) => fs::remove_file(&path).map_err(|source| LakeError::io("remove", &path, source))?,
-                Err(_) => {}
-            }
-        }
+        self.remove_logs()?;
         let fdl = FDL_VERSION.to_owned();
         self.write(&State { fdl, current: current.cloned(), next: Some(next.clone()) })?;
         fs::rename(catalog, &self.file).map_err(|source| LakeError::io("write", &self.file, source))?;
@@ -204,6 +192,23 @@ impl WorkingCopy {
             sync(parent)?;
         }
         self.save(next)
+    }
+
+    /// Removes SQLite's logs: one that is left would be played into the new file. Those of a catalog that is gone belong to
+    /// nothing; those of one that is there are empty by now, or somebody writes.
+    fn remove_logs(&self) -> Result<(), LakeError> {
+        let orphaned = !self.file.exists();
+        for suffix in ["-wal", "-shm", "-journal"] {
+            let mut path = self.file.clone().into_os_string();
+            path.push(suffix);
+            let path = PathBuf::from(path);
+            let Ok(meta) = fs::metadata(&path) else { continue };
+            if !orphaned && meta.len() > 0 && suffix != "-shm" {
+                return Err(LakeError::InTransaction { path: self.file.clone() });
+            }
+            fs::remove_file(&path).map_err(|source| LakeError::io("remove", &path, source))?;
+        }
+        Ok(())
     }
 
     fn write(&self, state: &State) -> Result<(), LakeError> {

@@ -201,7 +201,9 @@ impl From<StoreError> for Error {
         let sentence = error.to_string();
         let (code, hint) = match error {
             StoreError::NotFound { .. } => (Code::NotFound, "check the location."),
-            StoreError::Permission { .. } => (Code::Permission, "check who may read and write there."),
+            StoreError::Permission { .. } => {
+                (Code::Permission, "check who may read and write there; behind HTTP give token := '…' or FDL_TOKEN.")
+            }
             StoreError::BadLocation { .. } => (Code::BadArgument, "give the path of a folder, or a URL."),
             StoreError::BadKey { .. } => (Code::BadPath, "only the layout's own paths can be used."),
             StoreError::NoSpace { .. } => (Code::Store, "free some space, then call again; nothing was published."),
@@ -254,6 +256,10 @@ impl From<LakeError> for Error {
             LakeError::ForeignFile { .. } => {
                 (Code::Exists, "choose another place with path := '…'; fdl replaces its own files only.")
             }
+            LakeError::OtherFormat { .. } => (
+                Code::UnsupportedVersion,
+                "go on with the DuckDB that made the working copy (1.4 writes 0.3, 1.5 writes 1.0).",
+            ),
             LakeError::OtherRepository { .. } => {
                 (Code::Exists, "choose another place with path := '…', or replace it with force := true.")
             }

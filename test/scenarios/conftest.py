@@ -13,7 +13,7 @@ import pytest
 
 import layout
 import places
-import repository
+import repository as repositories
 import session
 import story
 from session import quoted
@@ -276,7 +276,7 @@ def repository_template(tmp_path_factory, built):
     folder = tmp_path_factory.mktemp("template")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FDL_AUTHOR", AUTHOR)
-        repository.build(folder)
+        repositories.build(folder)
     return folder
 
 

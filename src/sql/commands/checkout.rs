@@ -241,7 +241,7 @@ fn require_clean(
         return Err(dirty(format!("{versions} not pushed")));
     }
     let tip = old.tip().map(|id| copy.version(id));
-    if lake::uncommitted(connection, copy.file(), old, tip.as_deref(), true)?.changed {
+    if lake::uncommitted(connection, copy.file(), old, tip.as_deref(), lake::ReadRows::WhereDoubtful)?.changed {
         return Err(dirty("changes that are not committed".to_owned()));
     }
     Ok(())

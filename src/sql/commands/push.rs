@@ -44,7 +44,7 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     } else {
         lake::require_no_transaction(&connection, copy.file())?;
         let tip = checkout.tip().map(|id| copy.version(id));
-        if lake::uncommitted(&connection, copy.file(), &checkout, tip.as_deref(), false)?.changed {
+        if lake::uncommitted(&connection, copy.file(), &checkout, tip.as_deref(), lake::ReadRows::Never)?.changed {
             notes.push("the working catalog holds changes that are not committed; message := '…' commits them".into());
         }
     }
