@@ -283,4 +283,4 @@ def repository_template(tmp_path_factory, built):
 @pytest.fixture
 def repo(repository_template, bare):
     """A repository of two versions, `repo` in the working directory, with tags v1 and v2."""
-    return repository.Repo(repository_template)
+    return repositories.Repo(repository_template)
