@@ -81,7 +81,6 @@ def test_fields_of_structs_change(history):
     history.require()
 
 
-@pytest.mark.everywhere
 def test_deletes_and_updates(history, lake, repository):
     history.publish("CREATE TABLE lake.t AS SELECT range AS a, range % 10 AS b FROM range(1000)")
     first = {row["path"]: row["bytes"] for row in lake.table("files", repository.location)}
@@ -178,7 +177,6 @@ def test_a_data_file_that_was_added(history, lake, open_session, repository, bar
     assert lake.column("FROM lake.other ORDER BY x") == [1, 2]
 
 
-@pytest.mark.everywhere
 def test_a_data_file_outside_the_data_folder(history, lake, repository, bare):
     history.publish("CREATE TABLE lake.t AS SELECT 1 AS a")
     versions = repository.keys("versions/")

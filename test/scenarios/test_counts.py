@@ -50,14 +50,16 @@ def test_the_files_of_a_repository_step_by_step(lake, repository):
     assert settings["fdl"] == "0.1" and settings["data_dir"] == "data/" and re.fullmatch(r"[0-9a-f-]{36}", settings["id"])
     assert load(repository, "refs.json") == {"head": "refs/heads/main", "refs": {}}
 
-    # DuckDB writes data files into the repository at once; nothing names them yet.
+    # DuckDB writes data files into the repository at once, where it can; nothing names them yet.
     lake("CREATE TABLE lake.t AS SELECT range AS a FROM range(10)")
     lake("CREATE SCHEMA lake.s; CREATE TABLE lake.s.u AS SELECT 'u' AS u; CREATE VIEW lake.v AS FROM lake.t")
+    at_once = [] if repository.kind == "http" else of_kind(repository, "data/")
+    first = lake.fdl("commit", "lake", message="one")["version"]
+    assert repository.keys() == ["HEAD", *at_once, "fdl.json", "refs.json"]
+    lake.fdl("push", "lake")
     data = of_kind(repository, "data/")
     assert len(data) == 2 and all(re.fullmatch(r"data/(main/t|s/u)/ducklake-[0-9a-f-]{36}\.parquet", key) for key in data)
-    first = lake.fdl("commit", "lake", message="one")["version"]
-    assert repository.keys() == ["HEAD", *data, "fdl.json", "refs.json"]
-    lake.fdl("push", "lake")
+    assert at_once in ([], data)
     expected = {"HEAD", "fdl.json", "refs.json", "refs/heads/main", *data, *version_keys(first)}
     assert set(repository.keys()) == expected
     assert repository.text("refs/heads/main") == first + "\n" and UUID7.fullmatch(first)
