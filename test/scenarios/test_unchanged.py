@@ -224,6 +224,7 @@ def test_values_that_equal_without_being_the_same(lake, look):
     assert lake.value("SELECT d::VARCHAR FROM lake.f") == "-0.0"
 
 
+@pytest.mark.everywhere
 def test_rebuild_upon_rebuild(lake, look, open_session, repository, in_another_process_nothing_differs):
     """What was restored is rebuilt, written to, deleted from and published again, and equals every time."""
     make_tables(lake, range(3))
