@@ -36,7 +36,13 @@ fn options(data_path: &str) -> String {
 /// # Errors
 /// DuckDB's.
 pub fn attach_working(connection: &Connection, working: &Path, alias: &str, data_path: &str) -> Result<(), LakeError> {
-    Ok(connection.execute(&attach_working_sql(working, alias, data_path))?)
+    let mut statement = attach_working_sql(working, alias, data_path);
+    // A database that was opened read-only attaches read-only unless it is told otherwise.
+    if connection.row("SELECT current_setting('access_mode')::VARCHAR")?.text(0)?.eq_ignore_ascii_case("read_only") {
+        statement.truncate(statement.len() - 1);
+        statement.push_str(", READ_WRITE)");
+    }
+    Ok(connection.execute(&statement)?)
 }
 
 /// Makes sure that no transaction, reading or writing, of this process or another, is open on the working catalog: a
@@ -130,7 +136,10 @@ fn roll_back_journal(connection: &Connection, working: &Path) -> Result<(), Engi
         return Ok(());
     }
     let attached = connection.attach(&working.to_string_lossy(), "TYPE sqlite, BUSY_TIMEOUT 5000")?;
-    connection.query(&format!("SELECT count(*) FROM {}.sqlite_master", identifier(attached.name())))?;
+    match connection.query(&format!("SELECT max(snapshot_id) FROM {}.ducklake_snapshot", identifier(attached.name()))) {
+        Err(error) if error.kind != EngineErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
     attached.detach()
 }
 

@@ -78,7 +78,7 @@ impl Code {
 }
 
 /// How many characters of a sentence, or of a hint, are shown at the most.
-const LONGEST: usize = 1000;
+const LONGEST: usize = 600;
 
 /// Why a command could not do what it was asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
