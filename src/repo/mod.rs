@@ -4,6 +4,8 @@
 //! [`Repository`]. Decisions are pure functions; whatever needs the time is given a clock.
 
 mod error;
+mod expire;
+mod folders;
 mod init;
 mod log;
 mod open;
@@ -14,6 +16,7 @@ mod refs;
 mod resolve;
 
 pub use error::RepoError;
+pub use expire::{ExpireAction, ExpireOptions, ExpirePlan, ExpireRow, plan_expire, run_expire};
 pub use init::{Init, InitOptions, conditional_writes_work, init};
 pub use log::{LogEntry, LogOptions, State, log};
 pub use open::{Repository, place};
