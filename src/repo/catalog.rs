@@ -11,7 +11,7 @@ use super::error::RepoError;
 use super::read::{Catalog, download_catalog, get_optional, main_catalog};
 
 /// Lists the data files that a catalog file names, or says in a sentence why it cannot.
-pub type CatalogFiles = dyn Fn(&Path) -> Result<Files, String> + Send + Sync;
+pub type CatalogFiles<'a> = dyn Fn(&Path) -> Result<Files, String> + Send + Sync + 'a;
 
 /// How to look into a catalog.
 #[derive(Clone, Copy)]
@@ -19,7 +19,7 @@ pub struct LookInto<'a> {
     /// A folder of this machine for copies of catalogs and data files. Each is removed when it is done with.
     pub scratch: &'a Path,
     /// Lists the data files that a catalog names. Without it, what only a catalog can tell is an error.
-    pub files: Option<&'a CatalogFiles>,
+    pub files: Option<&'a CatalogFiles<'a>>,
 }
 
 impl std::fmt::Debug for LookInto<'_> {
@@ -90,7 +90,7 @@ pub(super) async fn fetch_catalog(
 /// # Errors
 /// [`RepoError::Corrupt`] when it cannot be looked into, [`RepoError::Format`] for a path that leaves the data folder.
 pub(super) fn named_by(
-    files: &CatalogFiles,
+    files: &CatalogFiles<'_>,
     catalog: &Catalog,
     data_dir: &DataDir,
     file: &OnDisk,
