@@ -45,3 +45,15 @@ pub fn check_catalog(connection: &Connection, catalog: &Path, data_dir: &DataDir
     let contents = read_contents(connection, catalog)?;
     describe::files_of(&contents, data_dir)
 }
+
+/// The rows of a Parquet file, every row group and column read.
+///
+/// # Errors
+/// DuckDB's, for a file that cannot be read.
+pub fn count_rows(connection: &Connection, path: &str) -> Result<u64, LakeError> {
+    let row = connection.row(&format!(
+        "SELECT count(*), bit_xor(hash(file)) IS NULL FROM read_parquet({}, hive_partitioning := false) AS file",
+        literal(path)
+    ))?;
+    Ok(row.count(0)?)
+}

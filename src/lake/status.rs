@@ -5,12 +5,13 @@ use std::path::Path;
 use super::LakeError;
 use super::compare::{Comparison, ReadRows, Side, compare};
 use super::definition::read_contents;
+use super::describe::files_of;
 use super::freeze::{FreezeOptions, freeze};
 use super::narrow::RowSource;
 use super::working::{inlined, latest_snapshot, require_format};
 use super::working_copy::Checkout;
 use crate::engine::Connection;
-use crate::format::layout;
+use crate::format::{Files, layout};
 
 /// How a working catalog differs from the version that its next commit would build on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,4 +90,21 @@ fn comparison(
         .map(|(catalog, contents)| Side { contents, rows: RowSource::Frozen(catalog, checkout.published_data_path()) });
     let new = Side { contents: &contents, rows: RowSource::Working(working, snapshot, &checkout.data_path) };
     compare(connection, old, new, read_rows, folder)
+}
+
+/// The data files that the working catalog names now, committed or not.
+///
+/// # Errors
+/// Those of [`LakeError`].
+pub fn working_files(
+    connection: &Connection,
+    working: &Path,
+    checkout: &Checkout,
+    folder: &Path,
+) -> Result<Files, LakeError> {
+    require_format(connection, working)?;
+    let catalog = folder.join(layout::CATALOG);
+    let options = FreezeOptions { allow_encrypted: true, keep_snapshots: true };
+    freeze(connection, working, checkout, &catalog, options)?;
+    files_of(&read_contents(connection, &catalog)?, &checkout.data_dir)
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use super::{column, text};
+use super::{column, scratch, text};
 use crate::engine::Connection;
 use crate::format::{Revision, layout};
 use crate::lake::{self, Change, Comparison, LakeError, ReadRows, RowSource, Side};
@@ -36,8 +36,7 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     let place = find(context, &connection, arguments)?;
     lake::load_extensions(&connection)?;
     place.access.let_duckdb_read(context, &connection)?;
-    let folder =
-        tempfile::tempdir().map_err(|source| LakeError::Io { action: "create", path: std::env::temp_dir(), source })?;
+    let folder = scratch()?;
     let comparison = match (arguments.text("from_ref"), arguments.text("to_ref"), &place.lake) {
         (None, None, Some(lake)) => {
             let tip = lake.checkout.tip().map(|id| lake::version_folder(&lake.file, id));
