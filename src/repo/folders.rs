@@ -28,6 +28,13 @@ pub(super) struct Part {
 pub(super) struct Folder(pub(super) Vec<Part>);
 
 impl Folder {
+    /// The folder of a version that is known to be whole, without its sizes.
+    pub(super) fn whole() -> Self {
+        let names = [layout::VERSION_JSON, layout::CATALOG, layout::DATASET_JSON, layout::FILES_JSON];
+        let part = |name: &str| Part { name: name.to_owned(), size: 0, written: DateTime::<Utc>::MIN_UTC };
+        Self(names.map(part).into())
+    }
+
     pub(super) fn part(&self, name: &str) -> Option<&Part> {
         self.0.iter().find(|part| part.name == name)
     }

@@ -4,6 +4,7 @@
 //! [`Repository`]. Decisions are pure functions; whatever needs the time is given a clock.
 
 mod catalog;
+mod clone;
 mod error;
 mod expire;
 mod folders;
@@ -20,6 +21,7 @@ mod refs;
 mod resolve;
 
 pub use catalog::{CatalogFiles, LookInto};
+pub use clone::{CloneError, CloneOptions, Cloned, clone};
 pub use error::RepoError;
 pub use expire::{ExpireAction, ExpireOptions, ExpirePlan, ExpireRow, plan_expire, run_expire};
 pub use fsck::{Code, Depth, Finding, Fsck, FsckOptions, Level, fsck};

@@ -1,0 +1,230 @@
+//! Carrying objects from one store to another, a few at a time, each checked on its way.
+
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
+
+use crate::format::{Sha256, layout};
+use crate::store::{Body, ConditionalWrite, FilePut, FileToPut, Store, StoreError};
+
+use super::super::CONCURRENT;
+use super::super::catalog::{OnDisk, scratch_file};
+use super::super::error::RepoError;
+use super::super::read::get_optional;
+
+/// An object of a version up to this many bytes is carried in memory and written on condition.
+const SMALL: u64 = 8 << 20;
+
+/// How many data files are handed to the target at a time where the source has them as files of this machine.
+const IN_PLACE: usize = 1000;
+
+/// An object of the source.
+#[derive(Debug, Clone)]
+pub(super) struct Object {
+    pub(super) key: String,
+    /// Its size in bytes, where it is known.
+    pub(super) size: Option<u64>,
+    /// Its hash, where something gives it.
+    pub(super) hash: Option<Sha256>,
+}
+
+impl Object {
+    pub(super) fn plain(key: &str) -> Self {
+        Self { key: key.to_owned(), size: None, hash: None }
+    }
+}
+
+/// Carries objects, and counts them.
+pub(super) struct Carrier<'a> {
+    source: &'a dyn Store,
+    target: &'a dyn Store,
+    scratch: &'a Path,
+    pub(super) copied: u64,
+    pub(super) skipped: u64,
+    pub(super) bytes: u64,
+}
+
+impl<'a> Carrier<'a> {
+    pub(super) fn new(source: &'a dyn Store, target: &'a dyn Store, scratch: &'a Path) -> Self {
+        Self { source, target, scratch, copied: 0, skipped: 0, bytes: 0 }
+    }
+
+    fn count(&mut self, copied: Option<u64>) {
+        match copied {
+            Some(bytes) => {
+                self.copied += 1;
+                self.bytes += bytes;
+            }
+            None => self.skipped += 1,
+        }
+    }
+
+    /// Carries objects that the target may have: there they must have the same bytes.
+    pub(super) async fn carry(&mut self, objects: Vec<Object>) -> Result<(), RepoError> {
+        let (source, target, scratch) = (self.source, self.target, self.scratch);
+        let mut all = stream::iter(objects)
+            .map(|object| async move { carry_one(source, target, scratch, object).await })
+            .buffer_unordered(CONCURRENT);
+        let mut done = Vec::new();
+        while let Some(copied) = all.try_next().await? {
+            done.push(copied);
+        }
+        drop(all);
+        done.into_iter().for_each(|copied| self.count(copied));
+        Ok(())
+    }
+
+    /// Carries files that nobody ever replaces. With `missing` the target is known not to have them.
+    pub(super) async fn carry_unless_there(&mut self, objects: Vec<Object>, missing: bool) -> Result<(), RepoError> {
+        let objects = match missing {
+            true => objects,
+            false => self.not_there(objects).await?,
+        };
+        let at_once = if self.source.local_root().is_some() { IN_PLACE } else { CONCURRENT };
+        for batch in objects.chunks(at_once) {
+            let (source, scratch) = (self.source, self.scratch);
+            let here: Vec<(OnDisk, FileToPut)> = stream::iter(batch.to_vec())
+                .map(|object| async move { on_disk(source, scratch, object).await })
+                .buffered(CONCURRENT)
+                .try_collect()
+                .await?;
+            let files: Vec<FileToPut> = here.iter().map(|(_, file)| file.clone()).collect();
+            for (file, put) in files.iter().zip(self.target.put_files(&files).await?) {
+                match put {
+                    FilePut::Written => self.count(Some(file.size)),
+                    FilePut::There { size } if size == file.size => self.count(None),
+                    FilePut::There { size } => {
+                        let why = format!("the copy has it with {size} bytes, not {}", file.size);
+                        return Err(RepoError::corrupt(&file.key, why));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Those that a target which cannot list does not have.
+    async fn not_there(&mut self, objects: Vec<Object>) -> Result<Vec<Object>, RepoError> {
+        let target = self.target;
+        let asked: Vec<Option<Object>> = stream::iter(objects)
+            .map(|object| async move {
+                match target.head(&object.key).await {
+                    Ok(meta) if object.size == Some(meta.size) => Ok(None),
+                    Ok(_) | Err(StoreError::NotFound { .. }) => Ok(Some(object)),
+                    Err(error) => Err(error),
+                }
+            })
+            .buffered(CONCURRENT)
+            .try_collect()
+            .await?;
+        self.skipped += asked.iter().filter(|object| object.is_none()).count() as u64;
+        Ok(asked.into_iter().flatten().collect())
+    }
+}
+
+/// A file of the source as a file of this machine, with the size it should have.
+async fn on_disk(source: &dyn Store, scratch: &Path, object: Object) -> Result<(OnDisk, FileToPut), RepoError> {
+    let missing = |error| match error {
+        StoreError::NotFound { .. } => RepoError::corrupt(&object.key, "it is missing, but a version names it"),
+        error => error.into(),
+    };
+    let (file, found) = match source.local_root() {
+        Some(root) => {
+            let meta = source.head(&object.key).await.map_err(missing)?;
+            (OnDisk::InPlace(root.join(&object.key)), meta.size)
+        }
+        None => {
+            let copy = scratch_file(scratch)?;
+            let size = source.download(&object.key, &copy).await.map_err(missing)?;
+            (OnDisk::Copy(copy), size)
+        }
+    };
+    if object.size.is_some_and(|size| size != found) {
+        return Err(RepoError::corrupt(&object.key, format!("it has {found} bytes, not as a version says")));
+    }
+    let path: PathBuf = file.as_ref().to_owned();
+    Ok((file, FileToPut { key: object.key, size: found, path }))
+}
+
+/// Carries one object. Gives its size when it was written.
+async fn carry_one(
+    source: &dyn Store,
+    target: &dyn Store,
+    scratch: &Path,
+    object: Object,
+) -> Result<Option<u64>, RepoError> {
+    let size = match object.size {
+        Some(size) => Some(size),
+        None if object.key.ends_with(".json") || object.key.ends_with(".sig") => Some(0),
+        None => get_size(source, &object.key).await?,
+    };
+    if size.is_some_and(|size| size > SMALL) {
+        return stream_one(source, target, scratch, object).await;
+    }
+    let Some(read) = get_optional(source, &object.key).await? else {
+        return gone(source, &object.key).await;
+    };
+    check_hash(&object, Sha256::of(&read.bytes))?;
+    let written = target.put_if_absent(&object.key, read.bytes.clone()).await?;
+    match written {
+        ConditionalWrite::Written => Ok(Some(read.bytes.len() as u64)),
+        ConditionalWrite::Refused => same(target, &object.key, &read.bytes).await.map(|()| None),
+    }
+}
+
+async fn get_size(store: &dyn Store, key: &str) -> Result<Option<u64>, StoreError> {
+    match store.head(key).await {
+        Ok(meta) => Ok(Some(meta.size)),
+        Err(StoreError::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// A large object, which no store writes on condition: while the target has no record it is nobody's yet.
+async fn stream_one(
+    source: &dyn Store,
+    target: &dyn Store,
+    scratch: &Path,
+    object: Object,
+) -> Result<Option<u64>, RepoError> {
+    let copy = scratch_file(scratch)?;
+    match source.download(&object.key, &copy).await {
+        Ok(_) => {}
+        Err(StoreError::NotFound { .. }) => return gone(source, &object.key).await,
+        Err(error) => return Err(error.into()),
+    }
+    let read = Sha256::of_file(&copy);
+    let (hash, size) = read.map_err(|source| RepoError::Local { path: copy.to_path_buf(), source })?;
+    check_hash(&object, hash)?;
+    target.put(&object.key, Body::File(copy.to_path_buf())).await?;
+    Ok(Some(size))
+}
+
+/// What was listed and is not there: its version was taken away meanwhile, and the next call copies the mark.
+async fn gone(source: &dyn Store, key: &str) -> Result<Option<u64>, RepoError> {
+    if let Some((id, _)) = layout::in_version(key)
+        && let Some(mark) = super::super::read::read_mark(source, id).await?
+    {
+        return Err(RepoError::marked(id, mark));
+    }
+    Err(RepoError::corrupt(key, "it is missing in the source"))
+}
+
+fn check_hash(object: &Object, found: Sha256) -> Result<(), RepoError> {
+    match object.hash {
+        Some(hash) if hash != found => {
+            Err(RepoError::corrupt(&object.key, format!("its sha256 in the source is {found}, not {hash}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+async fn same(target: &dyn Store, key: &str, bytes: &Bytes) -> Result<(), RepoError> {
+    // A mark may say something else of the same version; it stays.
+    let any = key.ends_with(layout::EXPIRED_JSON);
+    match any || target.get(key).await?.bytes == *bytes {
+        true => Ok(()),
+        false => Err(RepoError::corrupt(key, "the copy has it with other bytes, and nothing is replaced")),
+    }
+}

@@ -1,0 +1,158 @@
+//! What of a repository is to be copied.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::TryStreamExt;
+
+use crate::format::{Record, RefKind, RefName, Sha256, VersionId, layout};
+use crate::store::{Store, StoreError};
+
+use super::super::error::RepoError;
+use super::super::folders::{Folder, list_folders, read_records};
+use super::super::open::Repository;
+use super::super::read::{read_mark, read_record};
+use super::super::refs::list_refs;
+use super::{CloneOptions, oldest_first, optional_listing};
+
+/// What is to be copied.
+pub(super) struct Chosen {
+    /// The default branch that the copy gets when it is new.
+    pub(super) head: RefName,
+    /// The refs.
+    pub(super) refs: BTreeMap<RefName, VersionId>,
+    /// The versions, parents first.
+    pub(super) versions: Vec<Version>,
+    /// Keys at the root that the format does not know, which copies keep (docs/format.md section 1).
+    pub(super) extras: Vec<String>,
+}
+
+/// A version of the source.
+pub(super) struct Version {
+    pub(super) record: Record,
+    /// Whether it has been taken away.
+    pub(super) marked: bool,
+    /// The names in its folder, with sizes where they are known.
+    pub(super) parts: Vec<(String, Option<u64>)>,
+}
+
+impl Version {
+    /// The hash that the record gives an object of the folder.
+    pub(super) fn hash(&self, name: &str) -> Option<Sha256> {
+        match name {
+            layout::CATALOG => Some(self.record.sha256),
+            layout::DATASET_JSON => self.record.dataset_sha256,
+            layout::FILES_JSON => self.record.files_sha256,
+            _ => {
+                let format = name.strip_prefix(layout::CATALOGS)?.strip_suffix(".duckdb")?;
+                self.record.catalogs.get(format).map(|entry| entry.sha256)
+            }
+        }
+    }
+}
+
+pub(super) async fn choose(source: &Repository, options: &CloneOptions) -> Result<Chosen, RepoError> {
+    let store = source.store();
+    let all = list_refs(store).await?;
+    let mut refs: BTreeMap<RefName, VersionId> =
+        all.refs.into_iter().filter(|(name, _)| name.kind() != RefKind::Request).collect();
+    let mut head = all.head;
+    if !options.refs.is_empty() {
+        for wanted in &options.refs {
+            if !refs.keys().any(|name| is(name, wanted)) {
+                return Err(RepoError::NoSuchRef { name: wanted.clone() });
+            }
+        }
+        refs.retain(|name, _| options.refs.iter().any(|wanted| is(name, wanted)));
+        let branch = refs.keys().find(|name| name.kind() == RefKind::Branch);
+        head = branch.filter(|_| !refs.contains_key(&head)).cloned().unwrap_or(head);
+    }
+    // After the refs: a version is there before a ref leads to it.
+    let folders = optional_listing(list_folders(store).await)?;
+    let mut records = match (&folders, options.refs.is_empty()) {
+        (Some(folders), true) => read_records(store, folders.complete().map(|(id, _)| id)).await?,
+        _ => histories(store, &refs).await?,
+    };
+    let mut versions = Vec::with_capacity(records.len());
+    for record in oldest_first(&mut records) {
+        let folder = folders.as_ref().and_then(|folders| folders.by_id.get(&record.id));
+        versions.push(match folder {
+            Some(folder) => listed(record, folder),
+            None => asked(store, record).await?,
+        });
+    }
+    let extras = match options.refs.is_empty() && folders.is_some() {
+        true => extras(source).await?,
+        false => Vec::new(),
+    };
+    Ok(Chosen { head, refs, versions, extras })
+}
+
+fn is(name: &RefName, wanted: &str) -> bool {
+    name.short() == wanted || name.full() == wanted
+}
+
+/// The records of what refs lead to.
+async fn histories(
+    store: &dyn Store,
+    refs: &BTreeMap<RefName, VersionId>,
+) -> Result<BTreeMap<VersionId, Record>, RepoError> {
+    let mut records: BTreeMap<VersionId, Record> = BTreeMap::new();
+    for (name, version) in refs {
+        let (mut next, mut by) = (Some(*version), name.to_string());
+        while let Some(id) = next.filter(|id| !records.contains_key(id)) {
+            let record = read_record(store, id).await.map_err(|error| error.named_by(&by))?;
+            next = record.parent();
+            by = layout::version_json(id);
+            records.insert(id, record);
+        }
+    }
+    Ok(records)
+}
+
+fn listed(record: Record, folder: &Folder) -> Version {
+    let parts = folder.0.iter().map(|part| (part.name.clone(), Some(part.size))).collect();
+    Version { record, marked: folder.is_marked(), parts }
+}
+
+/// What a folder that cannot be listed should hold.
+async fn asked(store: &dyn Store, record: Record) -> Result<Version, RepoError> {
+    let id = record.id;
+    let mark = read_mark(store, id).await?;
+    let marked = mark.is_some();
+    let mut names: BTreeSet<String> = BTreeSet::new();
+    if marked {
+        names.insert(layout::EXPIRED_JSON.to_owned());
+    } else {
+        names.insert(layout::CATALOG.to_owned());
+        names.extend(record.catalogs.keys().map(|format| format!("{}{format}.duckdb", layout::CATALOGS)));
+    }
+    for (name, hash) in [(layout::DATASET_JSON, record.dataset_sha256), (layout::FILES_JSON, record.files_sha256)] {
+        if hash.is_some() && (!marked || there(store, &format!("{}{name}", layout::version(id))).await?) {
+            names.insert(name.to_owned());
+        }
+    }
+    if there(store, &layout::signature(id)).await? {
+        names.insert(layout::SIGNATURE.to_owned());
+    }
+    names.insert(layout::VERSION_JSON.to_owned());
+    let parts = names.into_iter().map(|name| (name, None)).collect();
+    Ok(Version { record, marked, parts })
+}
+
+async fn there(store: &dyn Store, key: &str) -> Result<bool, StoreError> {
+    match store.head(key).await {
+        Ok(_) => Ok(true),
+        Err(StoreError::NotFound { .. } | StoreError::Permission { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Files at the root that the format does not know.
+async fn extras(source: &Repository) -> Result<Vec<String>, RepoError> {
+    let own = [layout::FDL_JSON, layout::HEAD, layout::REFS_JSON, layout::CATALOG];
+    let keys = source.store().list("").try_filter_map(|meta| async move {
+        let extra = !meta.key.contains('/') && !own.contains(&meta.key.as_str());
+        Ok(extra.then_some(meta.key))
+    });
+    Ok(keys.try_collect().await?)
+}

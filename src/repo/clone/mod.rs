@@ -1,0 +1,339 @@
+//! Copying a repository to another store, and bringing such a copy up to date.
+//!
+//! In the order that keeps readers of the copy safe (docs/format.md section 9): data files, the contents of versions,
+//! their records, then refs on condition, HEAD, refs.json, marks of versions that were taken away meanwhile, and fdl.json,
+//! without which there is no repository. Only what is missing is written, so a stopped call goes on where it was.
+//!
+//! Whatever has a hash is checked on its way. What the copy has beyond the source stays.
+
+mod carry;
+mod choose;
+mod refs;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::TryStreamExt;
+
+use crate::format::{Files, Record, RefName, Settings, VersionId, layout};
+use crate::store::{Store, StoreError};
+
+use super::catalog::{LookInto, version_files};
+use super::error::RepoError;
+use super::folders::{Folder, Folders, list_folders};
+use super::key_set::KeySet;
+use super::open::{Repository, read_settings};
+use super::read::get_optional;
+
+use carry::{Carrier, Object};
+
+/// What is to be copied.
+#[derive(Debug, Clone)]
+pub struct CloneOptions {
+    /// Branches and tags, by their short or full names; all of them and every version when there is none.
+    pub refs: Vec<String>,
+    /// Whether source files come along.
+    pub sources: bool,
+}
+
+/// What a copy came to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Cloned {
+    /// Objects that were written: files of any kind, refs among them.
+    pub objects_copied: u64,
+    /// Objects that were there.
+    pub objects_skipped: u64,
+    /// Bytes of the objects that were written.
+    pub bytes_copied: u64,
+    /// The refs that were chosen, and what the copy holds now.
+    pub refs: BTreeMap<RefName, VersionId>,
+    /// What did not go as well as it should.
+    pub notes: Vec<String>,
+}
+
+/// Why a repository could not be copied.
+#[derive(Debug, thiserror::Error)]
+pub enum CloneError {
+    /// The target is a repository of its own.
+    #[error("{location} holds another repository: its {what} is {theirs}, not {ours}")]
+    OtherRepository {
+        /// Where the copy was to go.
+        location: String,
+        /// What differs: `id`, `data folder`.
+        what: &'static str,
+        /// The target's.
+        theirs: String,
+        /// The source's.
+        ours: String,
+    },
+    /// A ref of the target holds what the source's does not lead to: somebody pushed to the copy, or moved a tag.
+    #[error("{reference} of the copy holds {theirs}, which {ours} of the source does not build on")]
+    Diverged {
+        /// The ref.
+        reference: RefName,
+        /// What the target holds.
+        theirs: VersionId,
+        /// What the source holds.
+        ours: VersionId,
+    },
+    /// Anything else.
+    #[error(transparent)]
+    Repo(#[from] RepoError),
+}
+
+impl From<StoreError> for CloneError {
+    fn from(error: StoreError) -> Self {
+        Self::Repo(error.into())
+    }
+}
+
+/// Copies a repository into another store, or brings the copy there up to date.
+///
+/// Files go through `look.scratch`, a few at a time, unless the source is a folder of this machine. A source that cannot
+/// list gives what its refs lead to; versions and files that nothing leads to are left behind then.
+///
+/// # Errors
+/// [`CloneError::OtherRepository`] and [`CloneError::Diverged`], found before anything is written;
+/// [`RepoError::NoSuchRef`] for a name that the source does not have; [`RepoError::Corrupt`] for what is missing or
+/// damaged in the source, or is in the target with other bytes; those of the stores.
+pub async fn clone(
+    source: &Repository,
+    target: &dyn Store,
+    options: &CloneOptions,
+    look: LookInto<'_>,
+) -> Result<Cloned, CloneError> {
+    let new = check_target(source, target).await?;
+    let chosen = choose::choose(source, options).await?;
+    refs::check(source.store(), target, &chosen.refs).await?;
+    let there = optional_listing(list_folders(target).await)?;
+    let mut work = Work {
+        source,
+        target,
+        look,
+        there: there.as_ref(),
+        carrier: Carrier::new(source.store(), target, look.scratch),
+        done: Cloned::default(),
+    };
+    // What either side has taken away needs no data files.
+    let gone = |id: &VersionId| there.as_ref().and_then(|there| there.by_id.get(id)).is_some_and(Folder::is_marked);
+    let live: Vec<&choose::Version> =
+        chosen.versions.iter().filter(|version| !version.marked && !gone(&version.record.id)).collect();
+    work.data_files(&live).await?;
+    work.versions(&chosen.versions).await?;
+    if options.sources {
+        work.folder(layout::SOURCES).await?;
+    }
+    work.carrier.carry(chosen.extras.iter().map(|key| Object::plain(key)).collect()).await?;
+    let moved = refs::write(source.store(), target, &chosen).await?;
+    work.marks(&chosen.versions).await?;
+    let Work { mut carrier, mut done, .. } = work;
+    if new {
+        carrier.carry(vec![Object::plain(layout::FDL_JSON)]).await?;
+    }
+    done.objects_copied = carrier.copied + moved.written;
+    done.objects_skipped = carrier.skipped + moved.there;
+    done.bytes_copied = carrier.bytes;
+    done.notes.extend(moved.notes);
+    done.refs = chosen.refs;
+    Ok(done)
+}
+
+/// Whether the target has no fdl.json yet.
+async fn check_target(source: &Repository, target: &dyn Store) -> Result<bool, CloneError> {
+    let theirs: Settings = match read_settings(target).await {
+        Ok(settings) => settings,
+        Err(RepoError::NotARepository { .. }) => return Ok(true),
+        Err(error) => return Err(error.into()),
+    };
+    let ours = source.settings();
+    let id = |settings: &Settings| settings.id.map_or("missing".to_owned(), |id| id.to_string());
+    let other = |what, theirs, ours| {
+        Err(CloneError::OtherRepository { location: target.location().to_owned(), what, theirs, ours })
+    };
+    if theirs.id != ours.id {
+        return other("id", id(&theirs), id(ours));
+    }
+    if theirs.data_dir != ours.data_dir {
+        return other("data folder", theirs.data_dir.to_string(), ours.data_dir.to_string());
+    }
+    Ok(false)
+}
+
+/// A listing, or nothing where the store cannot list.
+fn optional_listing<T>(listing: Result<T, RepoError>) -> Result<Option<T>, RepoError> {
+    match listing {
+        Ok(listing) => Ok(Some(listing)),
+        Err(RepoError::Store(StoreError::Unsupported { .. })) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+struct Work<'a> {
+    source: &'a Repository,
+    target: &'a dyn Store,
+    look: LookInto<'a>,
+    /// What the target's version folders hold, where it can list.
+    there: Option<&'a Folders>,
+    carrier: Carrier<'a>,
+    done: Cloned,
+}
+
+impl Work<'_> {
+    /// The data files of versions, each once.
+    async fn data_files(&mut self, versions: &[&choose::Version]) -> Result<(), RepoError> {
+        let data_dir = &self.source.settings().data_dir;
+        let there = self.listed(data_dir.as_str()).await?;
+        let mut seen = KeySet::default();
+        for version in versions {
+            let files: Files = version_files(self.source.store(), data_dir, &version.record, self.look).await?;
+            let new = files.iter().filter(|(key, _)| seen.insert(key));
+            let (mut missing, mut skipped) = (Vec::new(), 0);
+            for (key, size) in new {
+                match there.as_ref().is_some_and(|there| there.contains(&sized(key, size))) {
+                    true => skipped += 1,
+                    false => missing.push(Object { key: key.to_owned(), size: Some(size), hash: None }),
+                }
+            }
+            self.carrier.skipped += skipped;
+            self.carrier.carry_unless_there(missing, there.is_some()).await?;
+        }
+        Ok(())
+    }
+
+    /// Every object of a folder of the source that the target lacks.
+    async fn folder(&mut self, prefix: &str) -> Result<(), RepoError> {
+        let there = self.listed(prefix).await?;
+        let mut listing = self.source.store().list(prefix);
+        let mut missing = Vec::new();
+        loop {
+            let meta = match listing.try_next().await {
+                Ok(Some(meta)) => meta,
+                Ok(None) => break,
+                Err(StoreError::Unsupported { .. }) => {
+                    self.done.notes.push(format!("the source cannot list, so nothing under {prefix} was copied"));
+                    break;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            match there.as_ref().is_some_and(|there| there.contains(&sized(&meta.key, meta.size))) {
+                true => self.carrier.skipped += 1,
+                false => missing.push(Object { key: meta.key, size: Some(meta.size), hash: None }),
+            }
+        }
+        self.carrier.carry_unless_there(missing, there.is_some()).await
+    }
+
+    /// The keys and sizes of what the target has in a folder; nothing where it cannot list.
+    async fn listed(&self, prefix: &str) -> Result<Option<KeySet>, RepoError> {
+        let mut there = KeySet::default();
+        let mut listing = self.target.list(prefix);
+        loop {
+            match listing.try_next().await {
+                Ok(Some(meta)) => drop(there.insert(&sized(&meta.key, meta.size))),
+                Ok(None) => return Ok(Some(there)),
+                Err(StoreError::Unsupported { .. }) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// The folders of versions: the marks first, so that nobody takes one that was taken away for one that is damaged;
+    /// the records last, each after that of its parent.
+    async fn versions(&mut self, versions: &[choose::Version]) -> Result<(), RepoError> {
+        let (mut marks, mut contents, mut records) = (Vec::new(), Vec::new(), Vec::new());
+        for version in versions {
+            let folder = self.target_folder(version.record.id).await?;
+            // What the copy has taken away stays away.
+            let gone = folder.is_marked() && !version.marked;
+            for (name, size) in &version.parts {
+                let skip = folder.has(name) || (gone && name != layout::VERSION_JSON);
+                if skip {
+                    self.carrier.skipped += 1;
+                    continue;
+                }
+                let key = format!("{}{name}", layout::version(version.record.id));
+                let object = Object { hash: version.hash(name), key, size: *size };
+                match name.as_str() {
+                    layout::VERSION_JSON => records.push(object),
+                    // One that the copy has complete gets its mark when no ref of the copy holds it any more.
+                    layout::EXPIRED_JSON if folder.is_complete() => {}
+                    layout::EXPIRED_JSON => marks.push(object),
+                    _ => contents.push(object),
+                }
+            }
+        }
+        self.carrier.carry(marks).await?;
+        self.carrier.carry(contents).await?;
+        for record in records {
+            self.carrier.carry(vec![record]).await?;
+        }
+        Ok(())
+    }
+
+    /// What the folder of a version holds in the target.
+    async fn target_folder(&self, id: VersionId) -> Result<Folder, RepoError> {
+        match self.there {
+            Some(there) => Ok(there.by_id.get(&id).cloned().unwrap_or_default()),
+            None => {
+                // One look says whether it is whole; what is not is sent again and refused where it is there.
+                let record = get_optional(self.target, &layout::version_json(id)).await?;
+                Ok(record.map_or_else(Folder::default, |_| Folder::whole()))
+            }
+        }
+    }
+
+    /// Takes away from the copy the versions that the source has taken away since.
+    async fn marks(&mut self, versions: &[choose::Version]) -> Result<(), RepoError> {
+        let Some(there) = self.there else {
+            return Ok(());
+        };
+        let old: Vec<&choose::Version> = versions
+            .iter()
+            .filter(|version| version.marked)
+            .filter(|version| there.by_id.get(&version.record.id).is_some_and(Folder::is_complete))
+            .collect();
+        if old.is_empty() {
+            return Ok(());
+        }
+        let holders = super::refs::list_refs(self.target).await?.by_version();
+        for version in old {
+            let id = version.record.id;
+            let folder = there.by_id.get(&id).cloned().unwrap_or_default();
+            if let Some(name) = holders.get(&id).and_then(|names| names.first()) {
+                let note = format!(
+                    "{name} of the copy holds {id}, which the source has taken away: delete it and clone again"
+                );
+                self.done.notes.push(note);
+                continue;
+            }
+            if !folder.is_marked() {
+                self.carrier.carry(vec![Object::plain(&layout::expired(id))]).await?;
+            }
+            let kept: BTreeSet<&str> = version.parts.iter().map(|(name, _)| name.as_str()).collect();
+            let known = |name: &str| super::folders::is_catalog(name) || name == layout::FILES_JSON;
+            for part in folder.0.iter().filter(|part| known(&part.name) && !kept.contains(part.name.as_str())) {
+                self.target.delete(&format!("{}{}", layout::version(id), part.name)).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn sized(key: &str, size: u64) -> String {
+    format!("{key}\n{size}")
+}
+
+/// The parents of versions come before them.
+fn oldest_first(records: &mut BTreeMap<VersionId, Record>) -> Vec<Record> {
+    let mut ordered = Vec::with_capacity(records.len());
+    while let Some((id, record)) = records.pop_first() {
+        // Down to the first whose parent is not waiting, then up again. A circle breaks, as each is taken out once.
+        let mut line = vec![record];
+        let mut next = line.first().and_then(Record::parent).filter(|parent| *parent != id);
+        while let Some(record) = next.and_then(|parent| records.remove(&parent)) {
+            next = record.parent();
+            line.push(record);
+        }
+        ordered.extend(line.into_iter().rev());
+    }
+    ordered
+}

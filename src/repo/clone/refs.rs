@@ -1,0 +1,108 @@
+//! The refs of a copy: they only move forward, to what the source holds.
+
+use std::collections::BTreeMap;
+
+use crate::format::{RefKind, RefName, VersionId, layout, print_head, print_ref};
+use crate::store::{ConditionalWrite, Store};
+
+use super::super::error::RepoError;
+use super::super::read::{Held, get_optional, read_ref};
+use super::super::ref_change::may_have_happened;
+use super::super::refs::refresh_refs_json;
+use super::super::resolve::descends_from;
+use super::CloneError;
+use super::choose::Chosen;
+
+/// What became of the refs.
+#[derive(Debug, Default)]
+pub(super) struct Moved {
+    pub(super) written: u64,
+    pub(super) there: u64,
+    pub(super) notes: Vec<String>,
+}
+
+/// Finds a ref of the target that cannot follow, before anything is written.
+pub(super) async fn check(
+    source: &dyn Store,
+    target: &dyn Store,
+    refs: &BTreeMap<RefName, VersionId>,
+) -> Result<(), CloneError> {
+    for (name, version) in refs {
+        let held = read_ref(target, name).await?;
+        check_one(source, name, *version, held.as_ref()).await?;
+    }
+    Ok(())
+}
+
+async fn check_one(
+    source: &dyn Store,
+    name: &RefName,
+    version: VersionId,
+    held: Option<&Held>,
+) -> Result<(), CloneError> {
+    let Some(Held { version: theirs, .. }) = held else {
+        return Ok(());
+    };
+    let forward =
+        *theirs == version || (name.kind() == RefKind::Branch && descends_from(source, version, *theirs, None).await?);
+    match forward {
+        true => Ok(()),
+        false => Err(CloneError::Diverged { reference: name.clone(), theirs: *theirs, ours: version }),
+    }
+}
+
+/// Writes the refs, HEAD where there is none, and refs.json.
+pub(super) async fn write(source: &dyn Store, target: &dyn Store, chosen: &Chosen) -> Result<Moved, CloneError> {
+    let mut moved = Moved::default();
+    for (name, version) in &chosen.refs {
+        match write_one(source, target, name, *version).await? {
+            true => moved.written += 1,
+            false => moved.there += 1,
+        }
+    }
+    if get_optional(target, layout::HEAD).await?.is_none() {
+        target.put_if_absent(layout::HEAD, print_head(&chosen.head).into()).await?;
+        moved.written += 1;
+    }
+    if let Err(error) = refresh_refs_json(target, None).await {
+        moved.notes.push(format!("refs.json could not be brought up to date: {error}"));
+    }
+    Ok(moved)
+}
+
+/// Moves one ref of the target. No when it is there already.
+async fn write_one(
+    source: &dyn Store,
+    target: &dyn Store,
+    name: &RefName,
+    version: VersionId,
+) -> Result<bool, CloneError> {
+    let held = read_ref(target, name).await?;
+    if held.as_ref().is_some_and(|held| held.version == version) {
+        return Ok(false);
+    }
+    check_one(source, name, version, held.as_ref()).await?;
+    let content = print_ref(version).into();
+    let written = match &held {
+        None => target.put_if_absent(name.key(), content).await,
+        Some(held) => target.put_if_unchanged(name.key(), content, &held.etag).await,
+    };
+    let error = match written {
+        Ok(ConditionalWrite::Written) => return Ok(true),
+        Ok(ConditionalWrite::Refused) => None,
+        Err(error) if !may_have_happened(&error) => return Err(error.into()),
+        Err(error) => Some(error),
+    };
+    // The answer may have been lost, or somebody was faster.
+    match (read_ref(target, name).await, error) {
+        (Ok(Some(now)), _) if now.version == version => Ok(true),
+        (Ok(Some(now)), None) => {
+            Err(CloneError::Diverged { reference: name.clone(), theirs: now.version, ours: version })
+        }
+        (_, source) => Err(CloneError::Repo(RepoError::UnknownOutcome {
+            reference: name.clone(),
+            version: Some(version),
+            source: source.map(Box::new),
+        })),
+    }
+}
