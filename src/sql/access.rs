@@ -70,9 +70,10 @@ pub(super) fn open(
                     secret(connection, location, "http").and_then(|mut secret| secret.remove("bearer_token"))
                 }),
             };
-            let token = token.or_else(|| std::env::var("FDL_TOKEN").ok()).filter(|token| !token.is_empty());
+            // An empty token is one too: anonymous on purpose.
+            let token = token.or_else(|| std::env::var("FDL_TOKEN").ok());
             let store = store::open_with(location, &OpenOptions { token: token.clone(), ..OpenOptions::default() })?;
-            Ok(Access { store, way: Way::Http(token) })
+            Ok(Access { store, way: Way::Http(token.filter(|token| !token.is_empty())) })
         }
         Some(_) => Ok(Access { store: store::open(location)?, way: Way::Files }),
     }

@@ -3,6 +3,7 @@
 mod attach;
 mod branch;
 mod checkout;
+mod clone;
 mod commit;
 mod delete_ref;
 mod diff;
@@ -34,7 +35,7 @@ use crate::format::{DataDir, Files};
 use crate::lake::{self, LakeError};
 
 /// Every command of fdl.
-pub const COMMANDS: [&Command; 23] = [
+pub const COMMANDS: [&Command; 24] = [
     &init::COMMAND,
     &checkout::COMMAND,
     &attach::COMMAND,
@@ -51,6 +52,7 @@ pub const COMMANDS: [&Command; 23] = [
     &files::COMMAND,
     &diff::COMMAND,
     &doctor::COMMAND,
+    &clone::COMMAND,
     &expire::COMMAND,
     &gc::COMMAND,
     &fsck::COMMAND,
