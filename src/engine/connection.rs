@@ -36,7 +36,10 @@ impl Connection {
         if state != ffi::DuckDBSuccess || raw.is_null() {
             return Err(EngineError::unexpected("no connection to the database"));
         }
-        Ok(Self { raw, attached: RefCell::default() })
+        let connection = Self { raw, attached: RefCell::default() };
+        // A collation that the user sets for all would make values equal to us that are not the same.
+        connection.execute("SET SESSION default_collation = ''")?;
+        Ok(connection)
     }
 
     /// Runs one or more statements and returns the rows of the last.

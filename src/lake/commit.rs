@@ -12,7 +12,7 @@ use super::narrow::RowSource;
 use super::restore::restore;
 use super::working::{flush_inlined, forget_scheduled_deletions, require_format, require_no_transaction};
 use super::working_copy::{Checkout, WorkingCopy};
-use crate::engine::{Connection, EngineError, identifier};
+use crate::engine::{Connection, EngineError, EngineErrorKind, identifier};
 use crate::format::{Author, FDL_VERSION, Record, Sha256, Timestamp, VersionId, layout};
 
 /// What a commit is asked for.
@@ -77,7 +77,7 @@ pub fn commit(
         rows: RowSource::Working(copy.file(), frozen.snapshot, &checkout.data_path),
     };
     let (comparison, warning) =
-        compare_with_parent(connection, parent_catalog.as_deref(), new, checkout.published_data_path(), &scratch);
+        compare_with_parent(connection, parent_catalog.as_deref(), new, checkout.published_data_path(), &scratch)?;
     let rewritten: Vec<_> = comparison.tables_that(|change| change == Change::Rewritten).collect();
     if let (Some(parent_catalog), false) = (&parent_catalog, rewritten.is_empty())
         && restore(connection, copy.file(), parent_catalog, checkout, frozen.snapshot, &rewritten)?
@@ -149,7 +149,7 @@ fn compare_with_parent(
     new: Side<'_>,
     data_path: &str,
     folder: &Path,
-) -> (Comparison, Option<String>) {
+) -> Result<(Comparison, Option<String>), LakeError> {
     let compared = || {
         let before = parent.map(|catalog| read_contents(connection, catalog)).transpose()?;
         let old = parent.zip(before.as_ref());
@@ -157,8 +157,15 @@ fn compare_with_parent(
         compare(connection, old, new, ReadRows::WhereDoubtful, folder)
     };
     match compared() {
-        Ok(comparison) => (comparison, None),
-        Err(error) => (Comparison::default(), Some(format!("the parent could not be compared: {error}"))),
+        Ok(comparison) => Ok((comparison, None)),
+        // The state of the machine or of other sessions says nothing of the parent.
+        Err(error @ LakeError::InTransaction { .. }) => Err(error),
+        Err(LakeError::Engine(error))
+            if matches!(error.kind, EngineErrorKind::Locked | EngineErrorKind::NoSpace | EngineErrorKind::Closed) =>
+        {
+            Err(error.into())
+        }
+        Err(error) => Ok((Comparison::default(), Some(format!("the parent could not be compared: {error}")))),
     }
 }
 

@@ -252,7 +252,7 @@ fn others_differ(old: &Contents, new: &Contents) -> bool {
                 (schema.name.clone(), (schema.comment.clone(), views))
             })
             .collect();
-        (schemas, contents.macros.clone())
+        (schemas, contents.macros.clone(), contents.options.clone())
     };
     if old.is_empty() && new.is_empty() {
         return false;

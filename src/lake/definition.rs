@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::copy::{self, Tables};
+use super::thaw::CHECKOUT_KEY;
 use super::{LakeError, paths};
-use crate::engine::{Connection, EngineErrorKind, Row, identifier};
+use crate::engine::{Connection, EngineErrorKind, Row, identifier, literal};
 
 /// Everything in a frozen catalog, in catalog order.
 #[derive(Debug, Clone, Default)]
@@ -16,6 +17,8 @@ pub struct Contents {
     pub schemas: Vec<Schema>,
     /// Macros by schema and name, with their whole definition as text.
     pub macros: BTreeMap<(String, String), String>,
+    /// Options that the user set for the whole catalog.
+    pub options: BTreeMap<String, String>,
     /// Files that the current snapshot does not read.
     pub former: Vec<FormerTable>,
 }
@@ -138,6 +141,7 @@ impl Contents {
     /// Whether there is nothing at all but DuckLake's own `main` schema.
     pub fn is_empty(&self) -> bool {
         self.macros.is_empty()
+            && self.options.is_empty()
             && self.schemas.iter().all(|schema| {
                 schema.name == "main" && schema.comment.is_none() && schema.tables.is_empty() && schema.views.is_empty()
             })
@@ -184,6 +188,7 @@ impl Reader<'_> {
         let mut contents = Contents {
             ducklake: self.format()?,
             macros: self.macros()?,
+            options: self.options()?,
             former: self.former()?,
             ..Contents::default()
         };
@@ -207,6 +212,16 @@ impl Reader<'_> {
     fn format(&self) -> Result<String, LakeError> {
         let rows = self.rows("SELECT value FROM {db}.ducklake_metadata WHERE key = 'version' LIMIT 1")?;
         rows.first().map_or_else(|| Ok(String::new()), |row| Ok(row.text(0)?.to_owned()))
+    }
+
+    /// What DuckLake writes there by itself, and what belongs to a working copy, is left out.
+    fn options(&self) -> Result<BTreeMap<String, String>, LakeError> {
+        let rows = self.rows(&format!(
+            "SELECT key, value FROM {{db}}.ducklake_metadata WHERE scope IS NULL \
+             AND key NOT IN ('version', 'created_by', 'data_path', 'encrypted', 'delete_older_than', {})",
+            literal(CHECKOUT_KEY)
+        ))?;
+        rows.iter().map(|row| Ok((row.text(0)?.to_owned(), row.text(1)?.to_owned()))).collect()
     }
 
     fn table_lists(&self) -> Result<BTreeMap<i64, Vec<Table>>, LakeError> {

@@ -31,7 +31,7 @@ pub use describe::{Description, describe_catalog};
 pub use error::LakeError;
 pub use extensions::{load_extensions, load_httpfs};
 pub use freeze::session_format;
-pub use locate::{Database, find_database, free_alias};
+pub use locate::{Database, find_database, free_alias, require_free_alias};
 pub use narrow::RowSource;
 pub use rows::RowDifference;
 pub use status::{Uncommitted, uncommitted, working_changes, working_files};

@@ -14,6 +14,9 @@ use crate::format::Sha256;
 use crate::lake;
 use crate::store::{self, OpenOptions, S3Options, S3Store, Store};
 
+/// How the names of secrets begin that fdl makes.
+const OURS: &str = "__fdl_";
+
 /// A store, and how DuckDB gets at it.
 #[derive(Clone)]
 pub(super) struct Access {
@@ -108,7 +111,7 @@ impl Access {
                 }
             }
         };
-        let name = format!("__fdl_{}", Sha256::of(location.as_bytes()).to_string().get(..16).unwrap_or_default());
+        let name = format!("{OURS}{}", Sha256::of(location.as_bytes()).to_string().get(..16).unwrap_or_default());
         let settings: String = settings.iter().map(|setting| format!(", {setting}")).collect();
         let scope = literal(&format!("{location}/"));
         let made = connection
@@ -153,6 +156,10 @@ fn require_other_keys(context: &Context, s3: &S3Store) -> Result<(), Error> {
 /// The fields of the secret that DuckDB would use for a path; nothing when there is none or it may not be read.
 fn secret(connection: &Connection, location: &str, kind: &str) -> Option<BTreeMap<String, String>> {
     let name = connection.query(&which_secret(location, kind)).ok()?.first()?.text(0).ok()?.to_owned();
+    // One of ours says only what was found before, and credentials end.
+    if name.starts_with(OURS) {
+        return None;
+    }
     let rows = connection.query(&format!(
         "SELECT secret_string FROM duckdb_secrets(redact := false) WHERE name = {} LIMIT 1",
         literal(&name)
@@ -163,7 +170,7 @@ fn secret(connection: &Connection, location: &str, kind: &str) -> Option<BTreeMa
 fn has_secret(connection: &Connection, location: &str, kind: &str) -> Result<bool, Error> {
     let found = connection.query(&which_secret(location, kind))?;
     // Ours is made anew each time: credentials end.
-    Ok(found.first().is_some_and(|row| row.text(0).is_ok_and(|name| !name.starts_with("__fdl_"))))
+    Ok(found.first().is_some_and(|row| row.text(0).is_ok_and(|name| !name.starts_with(OURS))))
 }
 
 fn which_secret(location: &str, kind: &str) -> String {

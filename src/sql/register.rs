@@ -52,7 +52,8 @@ struct Running(Mutex<State>);
 enum State {
     Waiting,
     Rows(std::vec::IntoIter<Vec<Value>>),
-    Steps(Box<dyn FnMut() -> Result<Vec<Vec<Value>>, Error> + Send>),
+    /// The step, and rows of the last one that a chunk had no room for.
+    Steps(Box<dyn FnMut() -> Result<Vec<Vec<Value>>, Error> + Send>, std::vec::IntoIter<Vec<Value>>),
 }
 
 impl<const N: usize> VTab for Slot<N> {
@@ -118,13 +119,18 @@ fn next_rows(command: &Command, bound: &Bound, state: &mut State) -> Result<Vec<
     if matches!(state, State::Waiting) {
         *state = match (command.run)(&bound.context, &bound.arguments)? {
             Output::Rows(rows) => State::Rows(rows.into_iter()),
-            Output::Steps(steps) => State::Steps(steps),
+            Output::Steps(steps) => State::Steps(steps, Vec::new().into_iter()),
         };
     }
     match state {
         State::Waiting => Ok(Vec::new()),
         State::Rows(rows) => Ok(rows.take(CHUNK).collect()),
-        State::Steps(step) => step(),
+        State::Steps(step, rest) => {
+            if rest.len() == 0 {
+                *rest = step()?.into_iter();
+            }
+            Ok(rest.take(CHUNK).collect())
+        }
     }
 }
 

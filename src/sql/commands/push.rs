@@ -8,6 +8,7 @@ use futures::future::join;
 
 use super::commit::{commit, note, open_copy};
 use super::{column, text};
+use crate::engine::literal;
 use crate::format::{Files, RefKind, RefName, VersionId, layout};
 use crate::lake::{self, Checkout, WorkingCopy};
 use crate::repo::{
@@ -157,15 +158,15 @@ fn explain_conflict(error: Error, checkout: &Checkout, alias: Option<&str>, file
     if error.code != Code::Conflict {
         return error;
     }
+    let file = literal(&file.to_string_lossy());
     let (alias, lake) = match alias {
-        Some(alias) => (format!("alias := '{alias}', "), alias.to_owned()),
-        None => (String::new(), file.display().to_string()),
+        Some(alias) => (format!("alias := {}, ", literal(alias)), literal(alias)),
+        None => (String::new(), file.clone()),
     };
     error.with_hint(format!(
-        "CALL fdl_checkout('{}', {alias}path := '{}', force := true) and apply your change again; until then \
-         CALL fdl_push('{lake}', ref := '<new branch>') publishes it beside.",
-        checkout.repository,
-        file.display()
+        "CALL fdl_checkout({}, {alias}path := {file}, force := true) and apply your change again; until then \
+         CALL fdl_push({lake}, ref := '<new branch>') publishes it beside.",
+        literal(&checkout.repository),
     ))
 }
 
