@@ -103,7 +103,9 @@ impl Connection {
     pub fn attach(&self, target: &str, options: &str) -> Result<Attached<'_>, EngineError> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let name = format!("__fdl_{}", NEXT.fetch_add(1, Ordering::Relaxed));
-        self.execute(&format!("ATTACH {} AS {} ({options})", literal(target), identifier(&name)))?;
+        // Said in so many words: in a database that was opened read-only the default is to attach read-only.
+        let mode = if options.contains("READ_ONLY") { "" } else { ", READ_WRITE" };
+        self.execute(&format!("ATTACH {} AS {} ({options}{mode})", literal(target), identifier(&name)))?;
         self.attached.borrow_mut().insert(name.clone());
         Ok(Attached { connection: self, name })
     }

@@ -26,6 +26,15 @@ pub fn attach_version(connection: &Connection, catalog: &str, alias: &str, data_
     Ok(connection.execute(&attach_version_sql(catalog, alias, data_path))?)
 }
 
+/// Attaches a version and detaches it again.
+///
+/// # Errors
+/// DuckDB's.
+pub fn try_version(connection: &Connection, catalog: &str, data_path: &str) -> Result<(), LakeError> {
+    let options = format!("DATA_PATH {}, OVERRIDE_DATA_PATH true, READ_ONLY", literal(data_path));
+    Ok(connection.attach(&format!("ducklake:{catalog}"), &options)?.detach()?)
+}
+
 /// The data files that a catalog names, each checked to lie under the data folder: a catalog from elsewhere must not
 /// make DuckDB read anything else.
 ///

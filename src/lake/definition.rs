@@ -299,10 +299,11 @@ impl Reader<'_> {
 
     /// The files of each table, by its number. `deletes` says which lists of deleted rows count, `which` which pairs.
     fn files(&self, deletes: &str, which: &str) -> Result<BTreeMap<i64, Vec<DataFile>>, LakeError> {
-        // A folder that is not relative gives an absolute path, which the check against the data folder refuses.
+        // What is not relative, a folder or a file, becomes an absolute path here, which the check against the data
+        // folder refuses: DuckDB would read it from wherever the reader happens to be.
         let path = |file: &str| {
             let folder = format!("coalesce({}, '/')", paths::TABLE_FOLDER);
-            format!("CASE WHEN {file}.path_is_relative THEN {folder} || {file}.path ELSE {file}.path END")
+            format!("CASE WHEN {file}.path_is_relative THEN {folder} || {file}.path ELSE '/' || {file}.path END")
         };
         let rows = self.rows(&format!(
             "SELECT f.table_id::BIGINT, f.data_file_id::BIGINT, {}, f.record_count::BIGINT, f.file_size_bytes::BIGINT, \

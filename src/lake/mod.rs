@@ -23,7 +23,7 @@ mod thaw;
 mod working;
 mod working_copy;
 
-pub use attach::{attach_version, attach_version_sql, check_catalog};
+pub use attach::{attach_version, attach_version_sql, check_catalog, try_version};
 pub use commit::{Commit, CommitRequest, commit};
 pub use compare::{Change, Comparison, ReadRows, Side, TableChange, compare};
 pub use definition::read_contents;
@@ -34,7 +34,7 @@ pub use freeze::session_format;
 pub use locate::{Database, find_database, free_alias};
 pub use narrow::RowSource;
 pub use rows::RowDifference;
-pub use status::{Uncommitted, uncommitted};
+pub use status::{Uncommitted, uncommitted, working_changes};
 pub use thaw::{Thaw, thaw};
 pub use working::{LatestSnapshot, attach_working, attach_working_sql, latest_snapshot, require_no_transaction};
 pub use working_copy::{Checkout, WorkingCopy, data_folder, read_checkout, version_folder};

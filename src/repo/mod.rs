@@ -3,8 +3,14 @@
 //! Functions that only read the layout take a [`Store`](crate::store::Store); those that need the settings take a
 //! [`Repository`]. Decisions are pure functions; whatever needs the time is given a clock.
 
+mod catalog;
 mod error;
+mod expire;
+mod folders;
+mod fsck;
+mod gc;
 mod init;
+mod key_set;
 mod log;
 mod open;
 mod publish;
@@ -13,12 +19,17 @@ mod ref_change;
 mod refs;
 mod resolve;
 
+pub use catalog::{CatalogFiles, LookInto};
 pub use error::RepoError;
+pub use expire::{ExpireAction, ExpireOptions, ExpirePlan, ExpireRow, plan_expire, run_expire};
+pub use fsck::{Code, Depth, Finding, Fsck, FsckOptions, Level, fsck};
+pub use gc::{GcOptions, GcPlan, GcReason, GcRow, plan_gc, run_gc};
 pub use init::{Init, InitOptions, conditional_writes_work, init};
 pub use log::{LogEntry, LogOptions, State, log};
 pub use open::{Repository, place};
 pub use publish::{
     DataSource, Expected, LocalVersion, Push, PushOutcome, PushReport, RefOutcome, Seen, after_ref_write, publish,
+    publish_from,
 };
 pub use read::{
     Catalog, CatalogTarget, Held, Opened, best_catalog, download_catalog, open_version, read_dataset, read_files,

@@ -216,7 +216,7 @@ async fn arrived(
     Err(RepoError::corrupt(&catalog.key, why))
 }
 
-fn main_catalog(record: &Record) -> Catalog {
+pub(super) fn main_catalog(record: &Record) -> Catalog {
     Catalog { key: layout::catalog(record.id), sha256: record.sha256, size: record.size }
 }
 

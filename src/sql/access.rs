@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::place::expand;
-use super::{Context, Error};
+use super::{Code, Context, Error};
 use crate::engine::{Connection, literal};
 use crate::format::Sha256;
 use crate::lake;
@@ -53,8 +53,11 @@ pub(super) fn open(
             Ok(Access { store, way: Way::Files })
         }
         Some("s3") => {
-            let secret = secret(connection, location, "s3").unwrap_or_default();
-            let s3 = Arc::new(S3Store::open(location, &s3_options(&secret))?);
+            let secret = secret(connection, location, "s3");
+            let s3 = Arc::new(S3Store::open(location, &s3_options(secret.as_ref().unwrap_or(&BTreeMap::new())))?);
+            if secret.is_none() && has_secret(connection, location, "s3")? {
+                require_other_keys(context, &s3)?;
+            }
             Ok(Access { store: Arc::clone(&s3) as Arc<dyn Store>, way: Way::S3(s3) })
         }
         Some("http" | "https") => {
@@ -112,7 +115,7 @@ impl Access {
         // DuckDB's message could repeat the statement.
         made.map_err(|_| {
             Error::new(
-                super::Code::DuckDb,
+                Code::DuckDb,
                 format!("DuckDB does not take a secret for {location}"),
                 "CREATE SECRET for the location yourself, then call again.",
             )
@@ -131,6 +134,19 @@ fn s3_settings(session: &store::S3Session) -> Vec<String> {
     settings.push(format!("URL_STYLE '{}'", if session.path_style { "path" } else { "vhost" }));
     settings.push(format!("USE_SSL {}", session.use_ssl));
     settings
+}
+
+/// DuckDB keeps secrets to itself unless the database was opened to tell them.
+fn require_other_keys(context: &Context, s3: &S3Store) -> Result<(), Error> {
+    match context.block_on(s3.session())?? {
+        session if session.keys.is_some() => Ok(()),
+        _ => Err(Error::new(
+            Code::Permission,
+            format!("the session has a secret for {} that fdl may not read", s3.location()),
+            "open the database with allow_unredacted_secrets = true, or set AWS_ACCESS_KEY_ID and \
+             AWS_SECRET_ACCESS_KEY in the environment.",
+        )),
+    }
 }
 
 /// The fields of the secret that DuckDB would use for a path; nothing when there is none or it may not be read.

@@ -52,7 +52,7 @@ class Folder(Place):
     def keys(self, under=""):
         files = (file for file in self.path.rglob("*") if file.is_file())
         keys = sorted(file.relative_to(self.path).as_posix() for file in files)
-        return [key for key in keys if key.startswith(under) and key != ".fdl-lock"]
+        return [key for key in keys if key.startswith(under) and "/.fdl-" not in f"/{key}"]
 
     def read(self, key):
         return (self.path / key).read_bytes()

@@ -334,7 +334,7 @@ def test_a_journal_without_its_catalog_is_not_played_into_a_new_one(published, o
     """Somebody removed the catalog of a killed process, and not what SQLite keeps beside it."""
     session = open_session()
     session.checkout(repository.location)
-    for number in range(100):
+    for number in range(30):
         session(f"CREATE TABLE lake.other{number} (a INTEGER, b INTEGER)")
     session("DETACH lake")
     mode = {"-journal": "DELETE", "-wal": "WAL"}[suffix]

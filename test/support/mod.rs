@@ -165,6 +165,31 @@ pub fn repository(bench: &Bench) -> Arc<MemoryStore> {
     store
 }
 
+/// An empty repository whose store has the clock of the bench.
+pub fn repository_with_clock(bench: &Bench) -> Arc<MemoryStore> {
+    let clock = bench.clock.clone();
+    let store = Arc::new(MemoryStore::with_clock(move || clock.now()));
+    block_on(bench.init(store.as_ref()));
+    store
+}
+
+/// What the store holds, with this clock from now on.
+pub fn fork(bench: &Bench, store: &MemoryStore) -> Arc<MemoryStore> {
+    let clock = bench.clock.clone();
+    Arc::new(store.fork(move || clock.now()))
+}
+
+/// Pushes that many new versions to a branch. Gives all their IDs.
+pub fn push_new(bench: &Bench, store: &Arc<MemoryStore>, branch: &str, count: usize) -> Vec<VersionId> {
+    let reference = RefName::branch(branch).unwrap();
+    let held = block_on(list_refs(store.as_ref())).unwrap().refs.get(&reference).copied();
+    let chain = bench.chain(held, count);
+    write_data(store, &chain);
+    let expected = held.map_or(Expected::Absent, Expected::Exactly);
+    block_on(bench.push(store.clone(), branch, expected, &chain)).unwrap();
+    chain.iter().map(LocalVersion::id).collect()
+}
+
 /// Every ref, each of whose versions has been read completely: record, catalog, files.json and every data file.
 pub fn read_everything(store: &MemoryStore) -> BTreeMap<RefName, VersionId> {
     let refs = block_on(list_refs(store)).unwrap().refs;

@@ -93,13 +93,26 @@ pub struct PushReport {
 /// - [`RepoError::NameTaken`], [`RepoError::WrongKind`]; [`RepoError::Expired`] and [`RepoError::Withdrawn`] for a new
 ///   branch on a version that is gone.
 pub async fn publish(repository: &Repository, push: &Push<'_>, clock: &dyn Clock) -> Result<PushReport, RepoError> {
+    // The state that the branch is moved from is read before anything is written.
+    let held = read_ref(repository.store(), &push.reference).await?;
+    publish_from(repository, push, held, clock).await
+}
+
+/// [`publish`] from what the branch was just found to hold, for a caller that reads it at the same time as something else.
+///
+/// # Errors
+/// Those of [`publish`].
+pub async fn publish_from(
+    repository: &Repository,
+    push: &Push<'_>,
+    held: Option<Held>,
+    clock: &dyn Clock,
+) -> Result<PushReport, RepoError> {
     let store = repository.store();
     if push.reference.kind() != RefKind::Branch {
         return Err(RepoError::WrongKind { reference: push.reference.clone(), wanted: RefKind::Branch });
     }
     local::check_chain(push.chain)?;
-    // The state that the branch is moved from is read before anything is written.
-    let held = read_ref(store, &push.reference).await?;
     let old = held.as_ref().map(|held| held.version);
     let ids: Vec<VersionId> = push.chain.iter().map(LocalVersion::id).collect();
     let base = push.chain.first().map_or(push.base, |first| first.record.parent());

@@ -5,6 +5,8 @@ mod branch;
 mod checkout;
 mod commit;
 mod delete_ref;
+mod diff;
+mod doctor;
 mod files;
 mod init;
 mod log;
@@ -22,7 +24,7 @@ mod version;
 use super::{Column, ColumnType, Command, Error, Named, ParameterType};
 
 /// Every command of fdl.
-pub const COMMANDS: [&Command; 18] = [
+pub const COMMANDS: [&Command; 20] = [
     &init::COMMAND,
     &checkout::COMMAND,
     &attach::COMMAND,
@@ -37,6 +39,8 @@ pub const COMMANDS: [&Command; 18] = [
     &delete_ref::COMMAND,
     &tables::COMMAND,
     &files::COMMAND,
+    &diff::COMMAND,
+    &doctor::COMMAND,
     &serve::COMMAND,
     &serving::COMMAND,
     &stop_serving::COMMAND,

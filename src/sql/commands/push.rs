@@ -2,12 +2,17 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures::future::join;
 
 use super::commit::{commit, note, open_copy};
 use super::{column, text};
 use crate::format::{Files, RefKind, RefName, VersionId, layout};
 use crate::lake::{self, Checkout, WorkingCopy};
-use crate::repo::{self, DataSource, Expected, LocalVersion, Push, PushOutcome, PushReport, RepoError, Repository};
+use crate::repo::{
+    self, DataSource, Expected, Held, LocalVersion, Push, PushOutcome, PushReport, RepoError, Repository,
+};
 use crate::sql::place::find_lake;
 use crate::sql::{Arguments, Code, ColumnType, Command, Context, Error, Output, Value};
 
@@ -36,7 +41,6 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     let (copy, mut checkout) = open_copy(&connection, &lake)?;
     let target = target(&checkout, arguments.text("ref"))?;
     let tag = arguments.text("tag").map(RefName::tag).transpose()?;
-    let repository = context.block_on(Repository::open(access.store))??;
 
     let mut notes = Vec::new();
     if arguments.text("message").is_some() {
@@ -48,10 +52,14 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
             notes.push("the working catalog holds changes that are not committed; message := '…' commits them".into());
         }
     }
+    let store = Arc::clone(&access.store);
+    let (repository, held) =
+        context.block_on(join(Repository::open(access.store), repo::read_ref(store.as_ref(), &target)))?;
+    let (repository, held) = (repository?, held?);
     if let (Some(tag), Some(tip)) = (&tag, checkout.tip()) {
         require_free_tag(context, &repository, tag, tip)?;
     }
-    let report = push(context, &repository, &copy, &checkout, &target)
+    let report = push(context, &repository, &copy, &checkout, &target, held)
         .map_err(|error| explain_conflict(error, &checkout, lake.alias.as_deref(), copy.file()))?;
     notes.extend(report.notes.iter().cloned());
     if report.outcome != PushOutcome::Uploaded {
@@ -109,6 +117,7 @@ fn push(
     copy: &WorkingCopy,
     checkout: &Checkout,
     target: &RefName,
+    held: Option<Held>,
 ) -> Result<PushReport, Error> {
     let data_dir = &repository.settings().data_dir;
     let load = |id: &VersionId| LocalVersion::load(&copy.version(*id), data_dir);
@@ -116,7 +125,7 @@ fn push(
     // A branch that was not checked out is moved forward from wherever it is, and made where there is none.
     let elsewhere = checkout.reference.as_ref() != Some(target);
     let base = match elsewhere {
-        true => context.block_on(repo::read_ref(repository.store(), target))??.map(|held| held.version),
+        true => held.as_ref().map(|held| held.version),
         false => checkout.base,
     };
     let expected = base.map_or(Expected::Absent, Expected::Exactly);
@@ -133,7 +142,7 @@ fn push(
             None => DataSource::InPlace,
         },
     };
-    context.block_on(repo::publish(repository, &push, context.clock()))?.map_err(|error| match error {
+    context.block_on(repo::publish_from(repository, &push, held, context.clock()))?.map_err(|error| match error {
         RepoError::Conflict { reference, now: Some(now), .. } => {
             let builds_on = checkout.base.map_or_else(|| "nothing".to_owned(), |base| base.to_string());
             let sentence = format!("{} moved to {now} while your version builds on {builds_on}", reference.short());

@@ -1,0 +1,131 @@
+//! Data files against one listing, and catalogs against their records and lists.
+
+use futures::TryStreamExt;
+
+use crate::format::{Files, Record, VersionId, layout};
+
+use super::super::catalog::{fetch_catalog, named_by};
+use super::super::error::RepoError;
+use super::super::folders::Folder;
+use super::super::key_set::KeySet;
+use super::super::read::{Catalog, main_catalog};
+use super::Scene;
+use super::finding::{Code, Finding, Repairs};
+use super::structure::stray_catalog;
+use super::version::Look;
+
+/// How the names of catalogs and databases end.
+const DATABASES: [&str; 4] = [".duckdb", ".ducklake", ".duckdb.wal", ".ducklake.wal"];
+
+/// Which data files are there, in 32 bytes each.
+#[derive(Default)]
+pub(super) struct DataFiles {
+    there: KeySet,
+    sized: KeySet,
+    told: KeySet,
+}
+
+impl DataFiles {
+    /// Compares what a version names with what is there. Each file is told of once.
+    pub(super) fn check(&mut self, id: VersionId, files: &Files, repairs: &Repairs) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        for (key, size) in files.iter() {
+            if self.sized.contains(&sized(key, size)) || !self.told.insert(key) {
+                continue;
+            }
+            findings.push(match self.there.contains(key) {
+                true => {
+                    let problem = format!("it does not have the {size} bytes that version {id} names");
+                    Finding::error(Code::Size, key, problem).mended_by(repairs.replace())
+                }
+                false => {
+                    let problem = format!("it is missing, but version {id} names it");
+                    Finding::error(Code::Missing, key, problem).mended_by(repairs.bring_back())
+                }
+            });
+        }
+        findings
+    }
+}
+
+fn sized(key: &str, size: u64) -> String {
+    format!("{key}\n{size}")
+}
+
+impl Scene<'_> {
+    /// Lists the data folder; with `all` everything, to find what lies where nothing may be.
+    pub(super) async fn list_data(&mut self, all: bool) -> Result<DataFiles, RepoError> {
+        let mut data = DataFiles::default();
+        let folder = self.data_dir.as_str().to_owned();
+        let mut listing = self.store.list(if all { "" } else { &folder });
+        let mut strays = Vec::new();
+        while let Some(meta) = listing.try_next().await? {
+            if meta.key.starts_with(&folder) {
+                data.there.insert(&meta.key);
+                data.sized.insert(&sized(&meta.key, meta.size));
+            } else if is_stray(&meta.key) {
+                strays.push(meta.key);
+            }
+        }
+        drop(listing);
+        self.findings.extend(strays.into_iter().map(stray_catalog));
+        Ok(data)
+    }
+
+    /// Every catalog of a version has its hash, and the first names the files that files.json names.
+    pub(super) async fn catalogs_read(
+        &self,
+        record: &Record,
+        folder: &Folder,
+        look: &mut Look,
+    ) -> Result<(), RepoError> {
+        let others = record.catalogs.iter().map(|(format, entry)| Catalog {
+            key: layout::other_catalog(record.id, format),
+            sha256: entry.sha256,
+            size: entry.size,
+        });
+        let main = main_catalog(record);
+        for catalog in others.chain([main.clone()]) {
+            let name = catalog.key.strip_prefix(&layout::version(record.id)).unwrap_or_default();
+            // What is missing or cut off has been told of.
+            let told = |part: &super::super::folders::Part| catalog.size.is_some_and(|size| size != part.size);
+            if folder.part(name).is_none_or(told) {
+                continue;
+            }
+            let file = match fetch_catalog(self.store, record, &catalog, self.look.scratch).await {
+                Ok(file) => file,
+                Err(RepoError::Corrupt { object, why }) => {
+                    look.findings.push(Finding::error(Code::Hash, object, why).mended_by(self.repairs.replace()));
+                    continue;
+                }
+                Err(RepoError::Expired { .. } | RepoError::Withdrawn { .. }) => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            let Some(hook) = self.look.files.filter(|_| catalog == main) else {
+                continue;
+            };
+            match (named_by(hook, &catalog, &self.data_dir, &file), &look.files) {
+                (Ok(named), Some(listed)) if named.by_key() != listed.by_key() => {
+                    let problem = "it does not name the files that the catalog names";
+                    look.findings.push(Finding::error(Code::Files, layout::files(record.id), problem));
+                }
+                (Ok(named), None) => look.files = Some(named),
+                (Ok(_), Some(_)) => {}
+                (Err(error), _) => {
+                    let problem = match error {
+                        RepoError::Corrupt { why, .. } => why,
+                        error => error.to_string(),
+                    };
+                    look.findings.push(Finding::error(Code::Unreadable, &catalog.key, problem));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether it is a catalog or database where none may be. `ducklake.duckdb` at the root is told of at every depth.
+fn is_stray(key: &str) -> bool {
+    let known = key.starts_with(layout::VERSIONS) || key.starts_with(layout::SOURCES) || key == layout::CATALOG;
+    !known && DATABASES.iter().any(|end| key.ends_with(end))
+}

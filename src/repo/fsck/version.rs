@@ -1,0 +1,193 @@
+//! What lies in the folder of a version (docs/format.md sections 3 to 5, 7 and 12).
+
+use futures::{StreamExt, TryStreamExt, stream};
+
+use crate::format::{Dataset, Expired, Files, FormatError, Reason, Record, Sha256, VersionId, layout};
+
+use super::super::error::RepoError;
+use super::super::folders::Folder;
+use super::super::read::{get_optional, read_mark};
+use super::Scene;
+use super::files::DataFiles;
+use super::finding::{Code, Finding, Repairs};
+
+/// How many versions are looked at at a time. Each may have a catalog and its list of files in hand.
+const AT_ONCE: usize = 8;
+
+impl Scene<'_> {
+    /// Looks at each chosen version, and with `data` at its files.
+    pub(super) async fn versions(&mut self, mut data: Option<DataFiles>) -> Result<(), RepoError> {
+        let scene = &*self;
+        let deep = data.is_some();
+        let mut looks =
+            stream::iter(scene.chosen.iter().copied()).map(|id| scene.version(id, deep)).buffer_unordered(AT_ONCE);
+        let mut all = Vec::new();
+        while let Some(Look { id, mut findings, files }) = looks.try_next().await? {
+            if let (Some(data), Some(files)) = (&mut data, &files) {
+                findings.extend(data.check(id, files, &scene.repairs));
+            }
+            // What is taken away while it is looked at is no damage.
+            let marked = scene.folders.by_id.get(&id).is_some_and(Folder::is_marked);
+            if findings.is_empty() || marked || read_mark(scene.store, id).await?.is_none() {
+                all.append(&mut findings);
+            }
+        }
+        drop(looks);
+        self.findings.append(&mut all);
+        Ok(())
+    }
+
+    async fn version(&self, id: VersionId, deep: bool) -> Result<Look, RepoError> {
+        let mut look = Look { id, findings: Vec::new(), files: None };
+        let Some(folder) = self.folders.by_id.get(&id) else {
+            return Ok(look);
+        };
+        if !folder.is_complete() {
+            let problem = "it has no version.json: its push was stopped, or is under way";
+            let finding = Finding::warning(Code::Unfinished, layout::version(id), problem);
+            look.findings.push(finding.mended_by(self.repairs.gc()));
+            return Ok(look);
+        }
+        let Some(record) = self.records.get(&id) else {
+            return Ok(look);
+        };
+        let mark = match folder.is_marked() {
+            true => Some(self.mark(id, &mut look).await?),
+            false => None,
+        };
+        self.dataset(record, folder, &mut look).await?;
+        self.files_json(record, folder, mark.as_ref(), &mut look).await?;
+        match mark {
+            Some(mark) => self.taken_away(id, folder, &mark, &mut look),
+            None => {
+                self.catalogs_listed(record, folder, &mut look);
+                if deep {
+                    self.catalogs_read(record, folder, &mut look).await?;
+                }
+            }
+        }
+        Ok(look)
+    }
+
+    async fn mark(&self, id: VersionId, look: &mut Look) -> Result<Expired, RepoError> {
+        let key = layout::expired(id);
+        let mark = get_optional(self.store, &key).await?.map(|object| Expired::parse(&object.bytes));
+        let mark = mark.unwrap_or_default();
+        if mark.reason.is_none() {
+            let problem = "it says no reason that is known; the version counts as taken away all the same";
+            look.findings.push(Finding::warning(Code::Unreadable, key, problem));
+        }
+        Ok(mark)
+    }
+
+    /// Of a version that was taken away the catalogs are gone, and of a withdrawn one files.json too.
+    fn taken_away(&self, id: VersionId, folder: &Folder, mark: &Expired, look: &mut Look) {
+        let withdrawn = mark.reason == Some(Reason::Withdrawn);
+        let listed = folder.part(layout::FILES_JSON).filter(|_| withdrawn);
+        let repair = match withdrawn {
+            true => self.repairs.withdraw(id),
+            false => self.repairs.expire(id),
+        };
+        for part in folder.catalogs().chain(listed) {
+            let key = format!("{}{}", layout::version(id), part.name);
+            let problem = "it is still there, though its version has been taken away";
+            look.findings.push(Finding::warning(Code::Unfinished, key, problem).mended_by(repair.clone()));
+        }
+    }
+
+    async fn dataset(&self, record: &Record, folder: &Folder, look: &mut Look) -> Result<(), RepoError> {
+        let key = layout::dataset(record.id);
+        let bytes = self.described(&key, folder.has(layout::DATASET_JSON), record.dataset_sha256, true, look).await?;
+        if let Some(Err(error)) = bytes.map(|bytes| Dataset::parse(&bytes)) {
+            look.unreadable(&key, &error, &self.repairs);
+        }
+        Ok(())
+    }
+
+    async fn files_json(
+        &self,
+        record: &Record,
+        folder: &Folder,
+        mark: Option<&Expired>,
+        look: &mut Look,
+    ) -> Result<(), RepoError> {
+        let key = layout::files(record.id);
+        let needed = mark.is_none_or(|mark| mark.reason == Some(Reason::Retention));
+        let there = folder.has(layout::FILES_JSON);
+        let bytes = self.described(&key, there, record.files_sha256, needed, look).await?;
+        match bytes.map(|bytes| Files::parse(&bytes, &self.data_dir)) {
+            Some(Ok(files)) => look.files = Some(files).filter(|_| mark.is_none()),
+            Some(Err(error)) => look.unreadable(&key, &error, &self.repairs),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// A small file that the record vouches for; nothing when it is not there or not the right one.
+    async fn described(
+        &self,
+        key: &str,
+        there: bool,
+        hash: Option<Sha256>,
+        needed: bool,
+        look: &mut Look,
+    ) -> Result<Option<bytes::Bytes>, RepoError> {
+        let object = match there {
+            true => get_optional(self.store, key).await?,
+            false => None,
+        };
+        let Some(object) = object else {
+            if hash.is_some() && needed {
+                let finding = Finding::error(Code::Missing, key, "it is missing, but version.json names it");
+                look.findings.push(finding.mended_by(self.repairs.bring_back()));
+            }
+            return Ok(None);
+        };
+        if hash.is_some_and(|hash| Sha256::of(&object.bytes) != hash) {
+            let finding = Finding::error(Code::Hash, key, "its sha256 is not the one in version.json");
+            look.findings.push(finding.mended_by(self.repairs.replace()));
+            return Ok(None);
+        }
+        Ok(Some(object.bytes))
+    }
+
+    /// The catalogs are there with their sizes, as far as the listing tells.
+    fn catalogs_listed(&self, record: &Record, folder: &Folder, look: &mut Look) {
+        let of_format = |format: &String| format!("{}{format}.duckdb", layout::CATALOGS);
+        let named = record.catalogs.iter().map(|(format, entry)| (of_format(format), entry.size));
+        for (name, size) in std::iter::once((layout::CATALOG.to_owned(), record.size)).chain(named) {
+            let key = format!("{}{name}", layout::version(record.id));
+            match (folder.part(&name), size) {
+                (None, _) => {
+                    let finding = Finding::error(Code::Missing, key, "it is missing, but version.json names it");
+                    look.findings.push(finding.mended_by(self.repairs.bring_back()));
+                }
+                (Some(part), Some(size)) if part.size != size => {
+                    let problem = format!("it has {} bytes, not {size} as version.json says", part.size);
+                    look.findings.push(Finding::error(Code::Size, key, problem).mended_by(self.repairs.replace()));
+                }
+                (Some(_), _) => {}
+            }
+        }
+        for part in folder.catalogs().filter(|part| part.name != layout::CATALOG) {
+            if !record.catalogs.keys().any(|format| of_format(format) == part.name) {
+                let key = format!("{}{}", layout::version(record.id), part.name);
+                look.findings.push(Finding::warning(Code::Stray, key, "version.json does not name it"));
+            }
+        }
+    }
+}
+
+/// What was found of one version.
+pub(super) struct Look {
+    pub(super) id: VersionId,
+    pub(super) findings: Vec<Finding>,
+    /// Its data files, where they are known and it can be read.
+    pub(super) files: Option<Files>,
+}
+
+impl Look {
+    pub(super) fn unreadable(&mut self, key: &str, error: &FormatError, repairs: &Repairs) {
+        self.findings.push(Finding::error(Code::Unreadable, key, error.to_string()).mended_by(repairs.replace()));
+    }
+}
