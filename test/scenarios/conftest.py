@@ -243,6 +243,23 @@ def repository(request, new_place):
 
 
 @pytest.fixture
+def place(new_place):
+    """An open host whose writers hold the token that is in FDL_TOKEN, with an empty folder."""
+    return new_place("http")
+
+
+@pytest.fixture
+def writer(place, open_session):
+    """A session that has published one version of the table t, tagged v1."""
+    session = open_session()
+    session.fdl("init", place.location)
+    session.checkout(place.location)
+    session("CREATE TABLE lake.t AS SELECT range AS a FROM range(10)")
+    session.first = session.publish("one", tag="v1")["new_version"]
+    return session
+
+
+@pytest.fixture
 def in_another_process_nothing_differs(python, repository):
     """Asserts that a version, attached in a process of its own, holds what the working catalog holds."""
 

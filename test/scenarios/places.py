@@ -121,6 +121,10 @@ class Http(Place):
         self.setup = "LOAD httpfs"
         self.location = host.serve(self.folder.path, **{"write_token": self.token, **options})
 
+    @property
+    def address(self):
+        return self.location.removeprefix("http://")
+
     def keys(self, under=""):
         return self.folder.keys(under)
 

@@ -3,8 +3,11 @@ folder, such as any static hosting."""
 
 import http.client
 import re
+import socket
 import threading
 import time
+import urllib.error
+import urllib.request
 from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
@@ -160,3 +163,30 @@ class Plain(Quiet, SimpleHTTPRequestHandler):
         return self.reply(request, 206, [*headers, ("Content-Range", f"bytes {start}-{end}/{len(body)}")], body[start:end + 1])
 
     do_HEAD = do_GET
+
+
+def ask(url, method="GET", body=None, **headers):
+    """(status, headers, body) of one request; headers with `_` for `-`."""
+    names = {name.replace("_", "-"): value for name, value in headers.items()}
+    request = urllib.request.Request(url, data=body, method=method, headers=names)
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return answer.status, answer.headers, answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers, error.read()
+
+
+def raw(address, content, seconds=5, end=False):
+    """What a host sends back to these bytes, until it closes or says no more. With `end` it hears that no more will come."""
+    name, port = address.split(":")
+    with socket.create_connection((name, int(port)), timeout=seconds) as connection:
+        answer = b""
+        try:
+            connection.sendall(content)
+            if end:
+                connection.shutdown(socket.SHUT_WR)
+            while piece := connection.recv(65536):
+                answer += piece
+        except OSError:
+            pass
+        return answer
