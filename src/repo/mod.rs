@@ -19,6 +19,7 @@ mod read;
 mod ref_change;
 mod refs;
 mod resolve;
+mod withdraw;
 
 pub use catalog::{CatalogFiles, LookInto};
 pub use clone::{CloneError, CloneOptions, Cloned, clone};
@@ -40,6 +41,9 @@ pub use read::{
 pub use ref_change::{RefChange, create_branch, create_tag, delete_ref};
 pub use refs::{Refs, RefsJsonWrite, list_refs, refresh_refs_json};
 pub use resolve::{Resolved, resolve};
+pub use withdraw::{
+    WithdrawAction, WithdrawError, WithdrawOptions, WithdrawPlan, WithdrawRow, plan_withdraw, run_withdraw,
+};
 
 /// How many independent requests run at the same time.
 const CONCURRENT: usize = 16;

@@ -1,0 +1,319 @@
+//! Taking away versions that hold what must not be published (docs/format.md section 12).
+//!
+//! The tags first, then the data files, at once and without a grace period; then version by version the mark, the
+//! catalogs (they hold statistics of columns) and, last in its folder, files.json (paths hold partition values), which
+//! tells the next call what is left to do when this one is stopped.
+//!
+//! dataset.json and version.json hold no row values and stay. Files under `sources/` are not looked at.
+
+mod run;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use futures::{StreamExt, TryStreamExt, stream};
+
+use crate::format::{Expired, Files, Reason, Record, RefKind, RefName, VersionId, layout};
+use crate::store::StoreError;
+
+use super::CONCURRENT;
+use super::catalog::{LookInto, version_files};
+use super::error::RepoError;
+use super::folders::{Folder, Folders, list_folders, read_records};
+use super::open::Repository;
+use super::read::{get_optional, read_mark, verified};
+use super::refs::{Refs, list_refs};
+
+pub use run::run_withdraw;
+
+/// What is to be taken away.
+#[derive(Debug, Clone, Default)]
+pub struct WithdrawOptions {
+    /// Keys of data files: with them goes every version that names one.
+    pub files: Vec<String>,
+    /// Versions: with them go the data files that only they read.
+    pub versions: Vec<VersionId>,
+    /// Tables, by schema and name: with them goes every version that has one.
+    pub tables: Vec<(String, String)>,
+}
+
+/// A step. The order of the variants is the order of the work.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WithdrawAction {
+    /// Deletes the tag.
+    DeleteTag,
+    /// Deletes the data file.
+    DeleteFile,
+    /// The data file stays: a version that is not withdrawn reads it too.
+    KeepFile {
+        /// That version.
+        by: VersionId,
+    },
+    /// Writes the mark.
+    Mark,
+    /// Deletes a catalog, or the list of data files.
+    DeletePart,
+}
+
+impl fmt::Display for WithdrawAction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DeleteTag => f.write_str("delete the tag"),
+            Self::DeleteFile => f.write_str("delete the data file"),
+            Self::KeepFile { by } => write!(f, "refused: version {by} reads it too; withdraw that as well"),
+            Self::Mark => f.write_str("mark as withdrawn"),
+            Self::DeletePart => f.write_str("delete"),
+        }
+    }
+}
+
+/// An object, and what becomes of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WithdrawRow {
+    /// The number of the step, from 1.
+    pub step: u64,
+    /// The key of the object.
+    pub object: String,
+    /// What becomes of it.
+    pub action: WithdrawAction,
+    /// The bytes that it frees.
+    pub bytes: u64,
+    /// Whether it has been done.
+    pub done: bool,
+}
+
+/// What is to be done, in its order.
+#[derive(Debug)]
+pub struct WithdrawPlan {
+    /// The steps.
+    pub rows: Vec<WithdrawRow>,
+    /// The versions that are taken away.
+    pub versions: BTreeSet<VersionId>,
+    /// All versions there were.
+    known: BTreeSet<VersionId>,
+    tags: Vec<RefName>,
+}
+
+/// Why nothing can be taken away.
+#[derive(Debug, thiserror::Error)]
+pub enum WithdrawError {
+    /// Branches still hold the data at their heads. Push versions without it to them, or delete them, first.
+    #[error("{} still hold{} the data", names(.0), if .0.len() == 1 { "s" } else { "" })]
+    Held(Vec<(RefName, VersionId)>),
+    /// Something was pushed since the plan that reads a file which was to be deleted. Nothing has been done.
+    #[error("version {0} has appeared and reads the data too")]
+    Appeared(VersionId),
+    /// Anything else.
+    #[error(transparent)]
+    Repo(#[from] RepoError),
+}
+
+impl From<StoreError> for WithdrawError {
+    fn from(error: StoreError) -> Self {
+        Self::Repo(error.into())
+    }
+}
+
+fn names(heads: &[(RefName, VersionId)]) -> String {
+    heads.iter().map(|(name, id)| format!("{name} (at {id})")).collect::<Vec<_>>().join(", ")
+}
+
+/// Says what would be taken away. Writes nothing. Reads the list of data files of every version.
+///
+/// # Errors
+/// [`WithdrawError::Held`]; [`RepoError::NoSuchVersion`]; [`RepoError::Format`] for a key that is no data file;
+/// [`RepoError::Corrupt`] when a version that can be read does not tell what it reads.
+pub async fn plan_withdraw(
+    repository: &Repository,
+    options: &WithdrawOptions,
+    look: LookInto<'_>,
+) -> Result<WithdrawPlan, WithdrawError> {
+    let store = repository.store();
+    for key in &options.files {
+        repository.settings().data_dir.check(key).map_err(RepoError::from)?;
+    }
+    let refs = list_refs(store).await?;
+    let folders = list_folders(store).await?;
+    let records = read_records(store, folders.complete().map(|(id, _)| id)).await?;
+    if let Some(id) = options.versions.iter().find(|id| !records.contains_key(id)) {
+        return Err(RepoError::NoSuchVersion { id: *id }.into());
+    }
+    let mut scene =
+        Scene { repository, look, refs, folders, records, withdrawn: BTreeSet::new(), data: BTreeMap::new() };
+    scene.find(options).await?;
+    let readers = scene.readers().await?;
+    scene.check_heads(options, &readers).await?;
+    let rows = scene.rows(&readers).await?;
+    let tags = scene.tags();
+    let known = scene.records.keys().copied().collect();
+    Ok(WithdrawPlan { rows, versions: scene.withdrawn, known, tags })
+}
+
+struct Scene<'a> {
+    repository: &'a Repository,
+    look: LookInto<'a>,
+    refs: Refs,
+    folders: Folders,
+    records: BTreeMap<VersionId, Record>,
+    withdrawn: BTreeSet<VersionId>,
+    /// The data files that are to go, with their sizes.
+    data: BTreeMap<String, u64>,
+}
+
+/// What a version reads; of one that was taken away, what its files.json still tells.
+async fn named(
+    repository: &Repository,
+    look: LookInto<'_>,
+    record: &Record,
+    marked: bool,
+) -> Result<Option<Files>, RepoError> {
+    let (store, data_dir) = (repository.store(), &repository.settings().data_dir);
+    if !marked {
+        return match version_files(store, data_dir, record, look).await {
+            Ok(files) => Ok(Some(files)),
+            Err(_) if read_mark(store, record.id).await?.is_some() => Ok(None),
+            Err(error) => Err(error),
+        };
+    }
+    let object = get_optional(store, &layout::files(record.id)).await?;
+    Ok(verified(object, record.files_sha256).and_then(|bytes| Files::parse(&bytes, data_dir).ok()))
+}
+
+impl Scene<'_> {
+    fn is_marked(&self, id: VersionId) -> bool {
+        self.folders.by_id.get(&id).is_some_and(Folder::is_marked)
+    }
+
+    /// Calls `f` with what each version reads, a few versions at a time.
+    async fn each(&self, mut f: impl FnMut(VersionId, &Files)) -> Result<(), RepoError> {
+        let (repository, look) = (self.repository, self.look);
+        let mut all = stream::iter(self.records.values())
+            .map(|record| async move {
+                Ok::<_, RepoError>((record.id, named(repository, look, record, self.is_marked(record.id)).await?))
+            })
+            .buffer_unordered(CONCURRENT);
+        while let Some((id, files)) = all.try_next().await? {
+            if let Some(files) = files {
+                f(id, &files);
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds the versions and the data files.
+    async fn find(&mut self, options: &WithdrawOptions) -> Result<(), RepoError> {
+        let mut withdrawn: BTreeSet<VersionId> = options.versions.iter().copied().collect();
+        let mut data: BTreeMap<String, u64> = options.files.iter().map(|key| (key.clone(), 0)).collect();
+        self.each(|id, files| {
+            let whole = options.versions.contains(&id);
+            for table in &files.tables {
+                let wanted =
+                    options.tables.iter().any(|(schema, name)| *schema == table.schema && *name == table.table);
+                if wanted {
+                    withdrawn.insert(id);
+                }
+                for file in &table.files {
+                    let deletes = file.deletes.as_ref().map(|deletes| (&deletes.path, deletes.bytes));
+                    for (key, size) in std::iter::once((&file.path, file.bytes)).chain(deletes) {
+                        if options.files.contains(key) {
+                            withdrawn.insert(id);
+                            data.insert(key.clone(), size);
+                        } else if whole || wanted {
+                            data.insert(key.clone(), size);
+                        }
+                    }
+                }
+            }
+        })
+        .await?;
+        (self.withdrawn, self.data) = (withdrawn, data);
+        Ok(())
+    }
+
+    /// The versions that stay and read a data file that is to go: one for each file, a head where one does.
+    async fn readers(&self) -> Result<BTreeMap<String, BTreeSet<VersionId>>, RepoError> {
+        let mut readers: BTreeMap<String, BTreeSet<VersionId>> = BTreeMap::new();
+        self.each(|id, files| {
+            if self.is_marked(id) || self.withdrawn.contains(&id) {
+                return;
+            }
+            for (key, _) in files.iter().filter(|(key, _)| self.data.contains_key(*key)) {
+                readers.entry(key.to_owned()).or_default().insert(id);
+            }
+        })
+        .await?;
+        Ok(readers)
+    }
+
+    /// The heads of branches are free of the data: of the versions, and of the files of tables under any name.
+    async fn check_heads(
+        &self,
+        options: &WithdrawOptions,
+        readers: &BTreeMap<String, BTreeSet<VersionId>>,
+    ) -> Result<(), WithdrawError> {
+        let mut held: BTreeSet<VersionId> = self.withdrawn.clone();
+        // A table that was renamed has its files still.
+        if options.versions.is_empty() {
+            held.extend(readers.values().flatten());
+        }
+        let heads = self.refs.refs.iter().filter(|(name, id)| name.kind() == RefKind::Branch && held.contains(id));
+        let heads: Vec<_> = heads.map(|(name, id)| (name.clone(), *id)).collect();
+        match heads.is_empty() {
+            true => Ok(()),
+            false => Err(WithdrawError::Held(heads)),
+        }
+    }
+
+    /// The refs that are no branches and hold what goes.
+    fn tags(&self) -> Vec<RefName> {
+        let tags =
+            self.refs.refs.iter().filter(|(name, id)| name.kind() != RefKind::Branch && self.withdrawn.contains(id));
+        tags.map(|(name, _)| name.clone()).collect()
+    }
+
+    async fn rows(&self, readers: &BTreeMap<String, BTreeSet<VersionId>>) -> Result<Vec<WithdrawRow>, RepoError> {
+        let store = self.repository.store();
+        let row = |object, action, bytes| WithdrawRow { step: 0, object, action, bytes, done: false };
+        let mut rows: Vec<WithdrawRow> =
+            self.tags().into_iter().map(|name| row(name.key().to_owned(), WithdrawAction::DeleteTag, 0)).collect();
+        let there: Vec<Option<(&String, u64)>> = stream::iter(self.data.keys())
+            .map(|key| async move {
+                match store.head(key).await {
+                    Ok(meta) => Ok(Some((key, meta.size))),
+                    Err(StoreError::NotFound { .. }) => Ok(None),
+                    Err(error) => Err(error),
+                }
+            })
+            .buffered(CONCURRENT)
+            .try_collect()
+            .await?;
+        for (key, size) in there.into_iter().flatten() {
+            rows.push(match readers.get(key).and_then(|ids| ids.first()) {
+                Some(by) => row(key.clone(), WithdrawAction::KeepFile { by: *by }, 0),
+                None => row(key.clone(), WithdrawAction::DeleteFile, size),
+            });
+        }
+        for id in &self.withdrawn {
+            let folder = self.folders.by_id.get(id).cloned().unwrap_or_default();
+            if self.mark(*id).await?.and_then(|mark| mark.reason) != Some(Reason::Withdrawn) {
+                rows.push(row(layout::expired(*id), WithdrawAction::Mark, 0));
+            }
+            // The list last: it tells a later call which versions are not finished.
+            let list = folder.part(layout::FILES_JSON);
+            for part in folder.catalogs().chain(list) {
+                rows.push(row(format!("{}{}", layout::version(*id), part.name), WithdrawAction::DeletePart, part.size));
+            }
+        }
+        for (step, row) in (1..).zip(&mut rows) {
+            row.step = step;
+        }
+        Ok(rows)
+    }
+
+    async fn mark(&self, id: VersionId) -> Result<Option<Expired>, RepoError> {
+        match self.is_marked(id) {
+            true => read_mark(self.repository.store(), id).await,
+            false => Ok(None),
+        }
+    }
+}

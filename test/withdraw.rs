@@ -1,0 +1,225 @@
+//! What is withdrawn leaves nothing behind, and what others read stays (docs/format.md section 12).
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
+
+#[expect(dead_code, reason = "each test uses a part of it")]
+mod support;
+
+use std::sync::Arc;
+
+use fdl::format::{Clock, DataDir, Reason, RefName, Sha256, VersionId, layout};
+use fdl::repo::{
+    Code, Depth, Expected, ExpireOptions, FsckOptions, LocalVersion, LookInto, RepoError, Repository, WithdrawAction,
+    WithdrawError, WithdrawOptions, WithdrawRow, create_branch, create_tag, fsck, list_refs, plan_expire,
+    plan_withdraw, read_mark, run_expire, run_withdraw,
+};
+use fdl::store::{Body, FaultStore, LoggedStore, MemoryStore, Store};
+use futures::executor::block_on;
+use support::{Bench, fork, read_everything, read_version, refs_json, repository_with_clock};
+
+const SECRET: &str = "data/main/people/name=Aiko/secret.parquet";
+const OPEN: &str = "data/main/towns/open.parquet";
+
+fn look(bench: &Bench) -> LookInto<'_> {
+    LookInto { scratch: bench.path(), files: None }
+}
+
+/// A version whose only table has this name; the catalogs of those with `SECRET` hold a statistic of it.
+fn version(bench: &Bench, parent: Option<VersionId>, table: &str, data: &[(&str, u64)]) -> LocalVersion {
+    let folder = bench.version_folder(parent, data);
+    let file = |name: &str| folder.join(name);
+    let read = |name: &str| std::fs::read_to_string(file(name)).unwrap();
+    let mut record = read("version.json");
+    let mut change = |name: &str, new: String| {
+        let (old, new_hash) = (Sha256::of(read(name).as_bytes()), Sha256::of(new.as_bytes()));
+        record = record.replace(&old.to_string(), &new_hash.to_string());
+        if name == layout::CATALOG {
+            record = record.replace(&format!("\"size\": {}", read(name).len()), &format!("\"size\": {}", new.len()));
+        }
+        std::fs::write(file(name), new).unwrap();
+    };
+    change("files.json", read("files.json").replace("\"table\": \"t\"", &format!("\"table\": \"{table}\"")));
+    if data.iter().any(|(key, _)| *key == SECRET) {
+        change(layout::CATALOG, format!("{} min = Aiko", read(layout::CATALOG)));
+    }
+    std::fs::write(file("version.json"), record).unwrap();
+    LocalVersion::load(&folder, &DataDir::default()).unwrap()
+}
+
+/// Five versions: the second to fourth hold the secret, the third past retention; a tag at the second.
+fn scene(bench: &Bench) -> (Arc<MemoryStore>, Vec<VersionId>) {
+    let store = repository_with_clock(bench);
+    let mut chain: Vec<LocalVersion> = Vec::new();
+    let both: [(&str, u64); 2] = [(SECRET, 10), (OPEN, 4)];
+    let plans =
+        [("towns", &both[1..]), ("people", &both), ("people", &both), ("people", &both[..1]), ("towns", &both[1..])];
+    for (table, data) in plans {
+        let parent = chain.last().map(LocalVersion::id);
+        chain.push(version(bench, parent, table, data));
+    }
+    block_on(store.put(SECRET, Body::Bytes("Aiko Tanak".into()))).unwrap();
+    block_on(store.put(OPEN, Body::Bytes("open".into()))).unwrap();
+    block_on(bench.push(store.clone(), "main", Expected::Absent, &chain)).unwrap();
+    let ids: Vec<VersionId> = chain.iter().map(LocalVersion::id).collect();
+    block_on(create_tag(store.as_ref(), &RefName::tag("v1").unwrap(), ids[1])).unwrap();
+    block_on(create_tag(store.as_ref(), &RefName::tag("clean").unwrap(), ids[0])).unwrap();
+    let options = ExpireOptions { versions: vec![ids[2]], ..ExpireOptions::default() };
+    let plan = block_on(plan_expire(store.as_ref(), &options, bench.clock.now())).unwrap();
+    block_on(run_expire(store.as_ref(), plan, None, bench.clock.now())).unwrap();
+    (store, ids)
+}
+
+fn by_file() -> WithdrawOptions {
+    WithdrawOptions { files: vec![SECRET.to_owned()], ..WithdrawOptions::default() }
+}
+
+fn run(bench: &Bench, store: Arc<dyn Store>, options: &WithdrawOptions) -> Result<Vec<WithdrawRow>, WithdrawError> {
+    let repository = block_on(Repository::open(store))?;
+    let plan = block_on(plan_withdraw(&repository, options, look(bench)))?;
+    block_on(run_withdraw(&repository, plan, Some("asked for"), look(bench), bench.clock.now()))
+}
+
+/// No object of the repository holds the value, in its content or in its key.
+fn assert_clean(store: &MemoryStore) {
+    for (key, bytes) in store.contents() {
+        let text = String::from_utf8_lossy(&bytes).replace("Aiko <aiko@example.org>", "");
+        assert!(!key.contains("Aiko") && !text.contains("Aiko"), "{key}");
+    }
+}
+
+#[test]
+fn by_file_by_version_or_by_table_nothing_of_it_is_left() {
+    let bench = Bench::new(1);
+    let (start, ids) = scene(&bench);
+    let tables =
+        WithdrawOptions { tables: vec![("main".to_owned(), "people".to_owned())], ..WithdrawOptions::default() };
+    let versions = WithdrawOptions { versions: ids[1..4].to_vec(), ..WithdrawOptions::default() };
+    for (options, refused) in [(by_file(), 0), (tables, 1), (versions, 1)] {
+        let store = fork(&bench, &start);
+        let repository = block_on(Repository::open(store.clone())).unwrap();
+        let before = store.contents();
+        let plan = block_on(plan_withdraw(&repository, &options, look(&bench)));
+        if refused == 1 && !options.tables.is_empty() {
+            // A file of the table is read by the head under another name.
+            assert!(matches!(plan, Err(WithdrawError::Held(_))), "{plan:?}");
+            continue;
+        }
+        let plan = plan.unwrap();
+        assert_eq!(plan.versions, ids[1..4].iter().copied().collect());
+        assert_eq!(store.contents(), before, "a plan changes nothing");
+        let rows = run(&bench, store.clone(), &options).unwrap();
+        let kept: Vec<_> = rows.iter().filter(|row| !row.done).collect();
+        assert_eq!(kept.len(), refused);
+        assert!(kept.iter().all(|row| row.object == OPEN && matches!(row.action, WithdrawAction::KeepFile { .. })));
+        assert_clean(&store);
+        for id in &ids[1..4] {
+            let mark = block_on(read_mark(store.as_ref(), *id)).unwrap().unwrap();
+            assert_eq!((mark.reason, mark.message.as_deref()), (Some(Reason::Withdrawn), Some("asked for")));
+            assert!(store.contents().contains_key(&layout::dataset(*id)));
+        }
+        read_version(&store, ids[0]);
+        let refs = read_everything(&store);
+        assert_eq!(refs.len(), 2);
+        assert_eq!(refs_json(&store), refs);
+        let options = FsckOptions { depth: Depth::Files, reference: None };
+        let findings = block_on(fsck(store.as_ref(), &options, look(&bench))).unwrap().findings;
+        assert!(findings.iter().all(|finding| finding.code != Code::Unfinished), "{findings:?}");
+        assert_eq!(findings, []);
+        assert_eq!(run(&bench, store, &by_file()).unwrap(), []);
+    }
+}
+
+#[test]
+fn a_table_that_only_old_versions_have() {
+    let bench = Bench::new(2);
+    let store = repository_with_clock(&bench);
+    let first = version(&bench, None, "people", &[(SECRET, 10)]);
+    let second = version(&bench, Some(first.id()), "towns", &[(OPEN, 4)]);
+    block_on(store.put(SECRET, Body::Bytes("Aiko Tanak".into()))).unwrap();
+    block_on(store.put(OPEN, Body::Bytes("open".into()))).unwrap();
+    let chain = [first, second];
+    block_on(bench.push(store.clone(), "main", Expected::Absent, &chain)).unwrap();
+    let of = |table: &str| WithdrawOptions {
+        tables: vec![("main".to_owned(), table.to_owned())],
+        ..WithdrawOptions::default()
+    };
+    let held = run(&bench, store.clone(), &of("towns"));
+    assert!(matches!(held, Err(WithdrawError::Held(heads)) if heads[0].1 == chain[1].id()));
+    assert_eq!(run(&bench, store.clone(), &of("nothing")).unwrap(), []);
+    assert!(run(&bench, store.clone(), &of("people")).unwrap().iter().all(|row| row.done));
+    assert_clean(&store);
+    read_everything(&store);
+}
+
+#[test]
+fn heads_and_bad_questions_are_refused() {
+    let bench = Bench::new(3);
+    let (store, ids) = scene(&bench);
+    let dev = RefName::branch("dev").unwrap();
+    block_on(create_branch(store.as_ref(), &dev, ids[3])).unwrap();
+    let before = store.contents();
+    match run(&bench, store.clone(), &by_file()) {
+        Err(error @ WithdrawError::Held(_)) => assert!(error.to_string().contains("refs/heads/dev (at ")),
+        other => unreachable!("{other:?}"),
+    }
+    let unknown = "019a3c4e-7c1b-7d3a-9a55-0f2b6c1d9e10".parse().unwrap();
+    let bad = WithdrawOptions { versions: vec![unknown], ..WithdrawOptions::default() };
+    let error = run(&bench, store.clone(), &bad).unwrap_err();
+    assert!(matches!(error, WithdrawError::Repo(RepoError::NoSuchVersion { .. })));
+    for key in ["fdl.json", "data/../fdl.json", "versions/x", "/etc/passwd"] {
+        let bad = WithdrawOptions { files: vec![key.to_owned()], ..WithdrawOptions::default() };
+        let error = run(&bench, store.clone(), &bad).unwrap_err();
+        assert!(matches!(error, WithdrawError::Repo(RepoError::Format(_))), "{key}");
+    }
+    assert_eq!(store.contents(), before);
+}
+
+#[test]
+fn what_appears_since_the_plan_is_refused() {
+    let bench = Bench::new(4);
+    let (start, ids) = scene(&bench);
+    for branch in ["main", "dev"] {
+        let store = fork(&bench, &start);
+        let repository = block_on(Repository::open(store.clone())).unwrap();
+        let plan = block_on(plan_withdraw(&repository, &by_file(), look(&bench))).unwrap();
+        if branch == "dev" {
+            block_on(create_branch(store.as_ref(), &RefName::branch("dev").unwrap(), ids[1])).unwrap();
+        } else {
+            let again = version(&bench, Some(ids[4]), "people", &[(SECRET, 10)]);
+            block_on(bench.push(store.clone(), "main", Expected::Exactly(ids[4]), &[again])).unwrap();
+        }
+        let before = store.contents();
+        let result = block_on(run_withdraw(&repository, plan, None, look(&bench), bench.clock.now()));
+        assert!(matches!(result, Err(WithdrawError::Held(_) | WithdrawError::Appeared(_))), "{result:?}");
+        assert_eq!(store.contents(), before);
+    }
+}
+
+#[test]
+fn stopped_at_any_write_heads_can_be_read_and_the_next_call_finishes() {
+    let bench = Bench::new(5);
+    let (start, ids) = scene(&bench);
+    let versions = WithdrawOptions { versions: ids[1..4].to_vec(), ..WithdrawOptions::default() };
+    for options in [by_file(), versions] {
+        let logged = Arc::new(LoggedStore::new(fork(&bench, &start)));
+        run(&bench, logged.clone(), &options).unwrap();
+        let writes = logged.writes();
+        assert!(writes > 10);
+        for n in 1..=writes {
+            for stop in [FaultStore::stop_at_write, FaultStore::stop_after_write] {
+                let store = fork(&bench, &start);
+                drop(run(&bench, Arc::new(stop(store.clone(), n)), &options));
+                // Refs to what is withdrawn go first; what the others hold can be read at every moment.
+                let refs = block_on(list_refs(store.as_ref())).unwrap().refs;
+                refs.values().filter(|id| !ids[1..4].contains(id)).for_each(|id| read_version(&store, *id));
+                if let Some(tagged) = refs.get(&RefName::tag("v1").unwrap()) {
+                    read_version(&store, *tagged);
+                }
+                run(&bench, store.clone(), &options).unwrap();
+                assert_clean(&store);
+                assert_eq!(refs_json(&store), read_everything(&store), "after a stop at write {n}");
+                let depth = FsckOptions { depth: Depth::Files, reference: None };
+                assert_eq!(block_on(fsck(store.as_ref(), &depth, look(&bench))).unwrap().findings, []);
+            }
+        }
+    }
+}
