@@ -236,9 +236,9 @@ impl From<LakeError> for Error {
             }
             LakeError::InTransaction { .. } => (
                 Code::InTransaction,
-                "COMMIT or ROLLBACK first. After USE <lake> every call by its short name opens one: write CALL \
-                 system.main.fdl_…, or USE memory first. In dbt call it from on-run-end, or from a hook with \
-                 transaction: false (after_commit).",
+                "COMMIT or ROLLBACK first; in dbt call it from on-run-end or a hook with transaction: false (after_commit); \
+                 after USE <lake>, where every call by its short name opens one, write CALL system.main.fdl_… or USE memory \
+                 first.",
             ),
             LakeError::Busy { .. } => (Code::InTransaction, "wait for the other call to end, then call again."),
             LakeError::Encrypted => (
