@@ -1,5 +1,5 @@
 //! Which versions expire, and that readers are safe meanwhile (docs/format.md section 12).
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 
 #[expect(dead_code, reason = "each test uses a part of it")]
 mod support;
