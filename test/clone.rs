@@ -5,8 +5,11 @@
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use fdl::format::{Clock, RefName, Sha256, VersionId, layout};
 use fdl::repo::{
@@ -14,8 +17,13 @@ use fdl::repo::{
     create_branch, create_tag, fsck, plan_expire, run_expire,
 };
 use fdl::store::fault::{Call, Fault};
-use fdl::store::{Body, FaultStore, FolderStore, LoggedStore, MemoryStore, Store};
+use fdl::store::{
+    Body, ConditionalWrite, ETag, FaultStore, FolderStore, LoggedStore, MemoryStore, Object, ObjectMeta, Store,
+    StoreError,
+};
+use futures::StreamExt;
 use futures::executor::block_on;
+use futures::stream::{self, BoxStream};
 use support::{Bench, fork, push_new, read_everything, repository_with_clock};
 
 const ALL: CloneOptions = CloneOptions { refs: Vec::new(), sources: true };
@@ -275,6 +283,70 @@ fn lost_answers_are_read_back() {
         copy(&bench, &store, &FaultStore::new(target.clone(), rule)).unwrap();
         assert_eq!(target.contents(), store.contents());
     }
+}
+
+/// A store that cannot list, as a plain HTTP server.
+#[derive(Debug)]
+struct Unlisted(Arc<MemoryStore>);
+
+#[async_trait]
+impl Store for Unlisted {
+    fn location(&self) -> &str {
+        self.0.location()
+    }
+    fn list(&self, _: &str) -> BoxStream<'_, Result<ObjectMeta, StoreError>> {
+        let error = StoreError::Unsupported { store: "a plain HTTP server", action: "list objects" };
+        stream::iter([Err(error)]).boxed()
+    }
+    async fn get(&self, key: &str) -> Result<Object, StoreError> {
+        self.0.get(key).await
+    }
+    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
+        self.0.get_range(key, range).await
+    }
+    async fn download(&self, key: &str, target: &Path) -> Result<u64, StoreError> {
+        self.0.download(key, target).await
+    }
+    async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
+        self.0.head(key).await
+    }
+    async fn put(&self, key: &str, body: Body) -> Result<(), StoreError> {
+        self.0.put(key, body).await
+    }
+    async fn put_if_absent(&self, key: &str, bytes: Bytes) -> Result<ConditionalWrite, StoreError> {
+        self.0.put_if_absent(key, bytes).await
+    }
+    async fn put_if_unchanged(&self, key: &str, bytes: Bytes, etag: &ETag) -> Result<ConditionalWrite, StoreError> {
+        self.0.put_if_unchanged(key, bytes, etag).await
+    }
+    async fn delete(&self, key: &str) -> Result<(), StoreError> {
+        self.0.delete(key).await
+    }
+    async fn delete_if_unchanged(&self, key: &str, etag: &ETag) -> Result<ConditionalWrite, StoreError> {
+        self.0.delete_if_unchanged(key, etag).await
+    }
+}
+
+#[test]
+fn where_a_store_cannot_list_its_refs_lead_the_way() {
+    let bench = Bench::new(10);
+    let (store, main) = scene(&bench);
+    let unlisted: Arc<dyn Store> = Arc::new(Unlisted(store.clone()));
+    let target = Arc::new(MemoryStore::new());
+    let done = block_on(copy_with(&bench, unlisted.clone(), target.as_ref(), &ALL)).unwrap();
+    assert!(done.notes[0].contains("sources/"), "{:?}", done.notes);
+    assert_sound(&bench, target.as_ref());
+    assert_eq!(read_everything(&target), read_everything(&store));
+    assert!(target.contents().contains_key(&layout::expired(main[0])));
+    // The other way round, twice, with something new in between.
+    let target = Arc::new(MemoryStore::new());
+    let through = Unlisted(target.clone());
+    copy(&bench, &store, &through).unwrap();
+    assert!(target.contents() == store.contents());
+    assert_eq!(copy(&bench, &store, &through).unwrap().objects_copied, 0);
+    push_new(&bench, &store, "main", 1);
+    assert_eq!(copy(&bench, &store, &through).unwrap().objects_copied, 6);
+    assert!(target.contents() == store.contents());
 }
 
 /// Files of any size, from and to a folder.

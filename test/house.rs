@@ -1,4 +1,4 @@
-//! Random histories that also expire, gc and clone, with stops at any write: after every step a repository and its copy
+//! Random histories that also expire, gc, withdraw and clone, with stops at any write: after every step a repository and its copy
 //! are sound (docs/format.md section 12).
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 
@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use chrono::TimeDelta;
-use fdl::format::{Clock, RefName, VersionId};
+use fdl::format::{Clock, RefKind, RefName, VersionId};
 use fdl::repo::{
     CloneError, CloneOptions, Code, Depth, Expected, ExpireOptions, Finding, FsckOptions, GcOptions, Level, LookInto,
-    RepoError, Repository, clone, create_branch, create_tag, delete_ref, fsck, plan_expire, plan_gc, read_live,
-    read_mark, run_expire, run_gc,
+    RepoError, Repository, WithdrawError, WithdrawOptions, clone, create_branch, create_tag, delete_ref, fsck,
+    plan_expire, plan_gc, plan_withdraw, read_live, read_mark, run_expire, run_gc, run_withdraw,
 };
 use fdl::store::{FaultStore, MemoryStore, Store};
 use futures::executor::block_on;
@@ -33,6 +33,7 @@ enum Step {
     Expire { keep_last: Option<u64>, older_than: Option<i64>, stop: usize },
     Gc { stop: usize },
     Clone { stop: usize },
+    Withdraw { at: usize, stop: usize },
     Wait { days: i64 },
 }
 
@@ -48,6 +49,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(keep_last, older_than, stop)| Step::Expire { keep_last, older_than, stop }),
         3 => (0..8usize).prop_map(|stop| Step::Gc { stop }),
         2 => (0..30usize).prop_map(|stop| Step::Clone { stop }),
+        1 => (0..50usize, 0..12usize).prop_map(|(at, stop)| Step::Withdraw { at, stop }),
         3 => (1..12i64).prop_map(|days| Step::Wait { days }),
     ]
 }
@@ -59,6 +61,7 @@ struct World {
     refs: BTreeMap<RefName, VersionId>,
     versions: Vec<VersionId>,
     expired: BTreeSet<VersionId>,
+    withdrawn: BTreeSet<VersionId>,
 }
 
 fn dev() -> RefName {
@@ -69,8 +72,9 @@ impl World {
     fn new() -> Self {
         let bench = Bench::new(1);
         let store = repository_with_clock(&bench);
-        let (refs, versions, expired) = (BTreeMap::new(), Vec::new(), BTreeSet::new());
-        Self { bench, store, mirror: Arc::default(), refs, versions, expired }
+        let (refs, versions) = (BTreeMap::new(), Vec::new());
+        let (expired, withdrawn) = (BTreeSet::new(), BTreeSet::new());
+        Self { bench, store, mirror: Arc::default(), refs, versions, expired, withdrawn }
     }
 
     fn look(&self) -> LookInto<'_> {
@@ -116,6 +120,7 @@ impl World {
             Step::Expire { keep_last, older_than, stop } => self.expire(keep_last, older_than, stop),
             Step::Gc { stop } => self.gc(stop),
             Step::Clone { stop } => self.clone(stop),
+            Step::Withdraw { at, stop } => self.withdraw(at, stop),
             Step::Wait { days } => self.bench.clock.advance(days * DAY),
         }
         self.check();
@@ -170,13 +175,45 @@ impl World {
         }
     }
 
+    /// Withdraws a version, and with it the tags that hold it.
+    fn withdraw(&mut self, at: usize, stop: usize) {
+        let Some(id) = self.some_live(at) else {
+            return;
+        };
+        let options = WithdrawOptions { versions: vec![id], ..WithdrawOptions::default() };
+        let now = self.bench.clock.now();
+        let run = |store: Arc<dyn Store>| {
+            let repository = block_on(Repository::open(store))?;
+            let plan = block_on(plan_withdraw(&repository, &options, self.look()))?;
+            block_on(run_withdraw(&repository, plan, None, self.look(), now))
+        };
+        let head = self.refs.iter().any(|(name, held)| *held == id && name.kind() == RefKind::Branch);
+        if head {
+            assert!(matches!(run(self.store.clone()), Err(WithdrawError::Held(_))));
+            return;
+        }
+        if stop > 0 {
+            drop(run(Arc::new(FaultStore::stop_at_write(self.store.clone(), stop))));
+        }
+        run(self.store.clone()).unwrap();
+        self.refs.retain(|_, held| *held != id);
+        self.withdrawn.insert(id);
+        self.expired.insert(id);
+        // A copy keeps tags that the source has deleted, and says so; here it begins anew.
+        self.mirror = Arc::default();
+    }
+
     fn check(&self) {
         assert_eq!(read_everything(&self.store), self.refs);
         for id in &self.versions {
             match self.expired.contains(id) {
                 false => read_version(&self.store, *id),
                 true => {
-                    assert!(matches!(block_on(read_live(self.store.as_ref(), *id)), Err(RepoError::Expired { .. })));
+                    let live = block_on(read_live(self.store.as_ref(), *id));
+                    match self.withdrawn.contains(id) {
+                        true => assert!(matches!(live, Err(RepoError::Withdrawn { .. }))),
+                        false => assert!(matches!(live, Err(RepoError::Expired { .. }))),
+                    }
                     assert!(block_on(read_mark(self.store.as_ref(), *id)).unwrap().is_some());
                 }
             }

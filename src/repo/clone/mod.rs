@@ -123,7 +123,7 @@ pub async fn clone(
         work.folder(layout::SOURCES).await?;
     }
     work.carrier.carry(chosen.extras.iter().map(|key| Object::plain(key)).collect()).await?;
-    let moved = refs::write(source.store(), target, &chosen).await?;
+    let moved = refs::write(source.store(), target, &chosen, there.is_some()).await?;
     work.marks(&chosen.versions).await?;
     let Work { mut carrier, mut done, .. } = work;
     if new {

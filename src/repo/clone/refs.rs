@@ -51,8 +51,13 @@ async fn check_one(
     }
 }
 
-/// Writes the refs, HEAD where there is none, and refs.json.
-pub(super) async fn write(source: &dyn Store, target: &dyn Store, chosen: &Chosen) -> Result<Moved, CloneError> {
+/// Writes the refs, HEAD where there is none, and refs.json. A target that does not list is told of each ref by name.
+pub(super) async fn write(
+    source: &dyn Store,
+    target: &dyn Store,
+    chosen: &Chosen,
+    lists: bool,
+) -> Result<Moved, CloneError> {
     let mut moved = Moved::default();
     for (name, version) in &chosen.refs {
         match write_one(source, target, name, *version).await? {
@@ -64,8 +69,12 @@ pub(super) async fn write(source: &dyn Store, target: &dyn Store, chosen: &Chose
         target.put_if_absent(layout::HEAD, print_head(&chosen.head).into()).await?;
         moved.written += 1;
     }
-    if let Err(error) = refresh_refs_json(target, None).await {
-        moved.notes.push(format!("refs.json could not be brought up to date: {error}"));
+    let named = chosen.refs.keys().filter(|_| !lists).map(Some);
+    for touched in named.chain(lists.then_some(None)) {
+        if let Err(error) = refresh_refs_json(target, touched).await {
+            moved.notes.push(format!("refs.json could not be brought up to date: {error}"));
+            break;
+        }
     }
     Ok(moved)
 }
