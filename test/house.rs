@@ -1,6 +1,6 @@
 //! Random histories that also expire, gc, withdraw and clone, with stops at any write: after every step a repository and its copy
 //! are sound (docs/format.md section 12).
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 #[expect(dead_code, reason = "each test uses a part of it")]
 mod support;

@@ -61,6 +61,8 @@ pub(super) fn fault(key: &str, action: &'static str, cause: Cause, anonymous: bo
 }
 
 fn denied(key: &str, action: &'static str, answer: Answer, anonymous: bool) -> StoreError {
+    // A service may repeat the request that it turns down, credentials among it.
+    let answer = Answer { message: None, ..answer };
     let source = match anonymous {
         false => Box::new(answer).into(),
         true => format!("{answer}; no credentials were found, so the request was not signed").into(),
