@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the examples of README.md and docs/sql.md and compares what they print with what the page says.
+"""Runs the examples of README.md, docs/sql.md and docs/hosting.md and compares what they print with what the page says.
 
     scripts/docs.py            names the examples whose output has changed; exits with 1 when there are any
     scripts/docs.py --write    writes the outputs of a fresh run into the pages
@@ -14,6 +14,7 @@ import argparse
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -21,9 +22,11 @@ from pathlib import Path
 
 import layout
 
-PAGES = ("README.md", "docs/sql.md")
+PAGES = ("README.md", "docs/sql.md", "docs/hosting.md")
 # What the pages write for this project's folder, and for the folder that the examples run in.
 HERE, FOLDER = "/path/to/fdl", "/tmp/fdl-docs"
+# What they write for the address of a host, and how its parts stand in names that are made of it.
+PORT = re.compile(r"(127[._]0[._]0[._]1[:_])8080\b")
 AUTHOR = "Aiko Tanaka <aiko@example.org>"
 MARK = "=== end of example"
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
@@ -69,6 +72,15 @@ def install_folder(home):
         link.symlink_to(file)
 
 
+def free_port():
+    """A port as long as 8080 that nobody listens on, so that tables keep their shape."""
+    for port in range(8100, 10000):
+        with socket.socket() as trial:
+            if trial.connect_ex(("127.0.0.1", port)):
+                return port
+    raise SystemExit("no port is free")
+
+
 def run_all(found):
     """Runs the examples of one page in a fresh folder and fills in what they print."""
     # A name as long as that of FOLDER, so that tables keep their shape.
@@ -76,24 +88,27 @@ def run_all(found):
     home = Path(tempfile.mkdtemp(prefix="fdl-docs-home-"))
     try:
         install_folder(home)
+        port = free_port()
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("FDL_", "XDG_", "DUCKDB_"))}
         environment = {**kept, "HOME": str(home), "FDL_AUTHOR": AUTHOR, "TZ": "UTC"}
 
         def run(command, text):
+            text = PORT.sub(rf"\g<1>{port}", text.replace(HERE, str(layout.ROOT)))
             done = subprocess.run([str(word) for word in command], input=text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                   text=True, encoding="utf-8", cwd=folder, env=environment, timeout=300)
-            return done.stdout.replace(str(folder), FOLDER).replace(str(layout.ROOT), HERE)
+            printed = re.sub(rf"(127[._]0[._]0[._]1[:_]){port}\b", r"\g<1>8080", done.stdout)
+            return printed.replace(str(folder), FOLDER).replace(str(layout.ROOT), HERE)
 
         sql = [example for example in found if example.language == "sql"]
         script = "".join(f"{example.code}\n.mode duckbox\n.print {MARK}\n" for example in sql)
-        printed = run([layout.shell(), "-unsigned", "-no-init"], script.replace(HERE, str(layout.ROOT))).split(f"{MARK}\n")
+        printed = run([layout.shell(), "-unsigned", "-no-init"], script).split(f"{MARK}\n")
         if len(printed) != len(sql) + 1:
             raise SystemExit(f"the shell stopped after {len(printed) - 1} of {len(sql)} examples:\n{printed[-1]}")
         for example, output in zip(sql, printed):
             example.found = output
         for example in found:
             if example.language == "python":
-                example.found = run([layout.VENV_PYTHON, "-"], example.code.replace(HERE, str(layout.ROOT)))
+                example.found = run([layout.VENV_PYTHON, "-"], example.code)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         shutil.rmtree(home, ignore_errors=True)

@@ -28,7 +28,7 @@ LAYERS = {
     "engine": {"format"},
     "repo": {"store", "format"},
     "lake": {"engine", "format"},
-    "host": {"store", "format"},
+    "host": {"repo", "store", "format"},
     "sql": {"repo", "lake", "host", "store", "engine", "format"},
 }
 # Crates that a layer never mentions.

@@ -1,5 +1,5 @@
 //! What a push checks, refuses and leaves alone.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 #[expect(dead_code, reason = "each test uses a part of it")]
 mod support;

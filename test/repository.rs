@@ -1,10 +1,5 @@
 //! What readers and writers meet in repositories that are not as they should be.
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    reason = "a test that cannot go on fails"
-)]
+#![expect(clippy::unwrap_used, clippy::string_slice, reason = "a test that cannot go on fails")]
 
 #[expect(dead_code, reason = "each test uses a part of it")]
 mod support;

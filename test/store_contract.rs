@@ -1,15 +1,27 @@
 //! One contract for every store: what `Store` promises, whatever is behind it.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
+use std::any::Any;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-#[path = "support/moto.rs"]
-mod moto;
+// One program for all tests of stores: they share their servers.
+#[path = "stores/batch.rs"]
+mod batch;
+#[path = "stores/http.rs"]
+mod http_store;
+#[path = "stores/s3.rs"]
+mod s3_store;
+#[path = "stores/servers/mod.rs"]
+mod servers;
 
 use bytes::Bytes;
-use fdl::store::{Body, ConditionalWrite, ETag, FolderStore, MemoryStore, Store, StoreError};
+use fdl::store::{Body, ConditionalWrite, ETag, FilePut, FileToPut, FolderStore, MemoryStore, Store, StoreError};
 use futures::{StreamExt, TryStreamExt};
+use servers::listed::listed;
+use servers::moto;
+use servers::objects::Faults;
+use servers::s3::S3;
 use tempfile::TempDir;
 
 /// A store that is empty, and what it needs to stay; none when the parts for it are not there.
@@ -17,28 +29,38 @@ type FreshStore = Option<Fresh>;
 
 struct Fresh {
     store: Arc<dyn Store>,
-    _folder: Option<TempDir>,
+    _kept: Option<Box<dyn Any + Send + Sync>>,
 }
 
 async fn memory() -> FreshStore {
-    Some(Fresh { store: Arc::new(MemoryStore::new()), _folder: None })
+    Some(Fresh { store: Arc::new(MemoryStore::new()), _kept: None })
 }
 
 async fn folder() -> FreshStore {
     let folder = TempDir::new().unwrap();
     // One that does not exist: the first write makes it.
     let root = folder.path().join("my data/répertoire");
-    Some(Fresh { store: Arc::new(FolderStore::open(root.to_str().unwrap()).unwrap()), _folder: Some(folder) })
+    Some(Fresh { store: Arc::new(FolderStore::open(root.to_str().unwrap()).unwrap()), _kept: Some(Box::new(folder)) })
 }
 
 async fn s3() -> FreshStore {
     let store = moto::bucket("lake/with a prefix/日本").await?;
-    Some(Fresh { store: Arc::new(store), _folder: None })
+    Some(Fresh { store: Arc::new(store), _kept: None })
 }
 
 async fn s3_root() -> FreshStore {
     let store = moto::bucket("").await?;
-    Some(Fresh { store: Arc::new(store), _folder: None })
+    Some(Fresh { store: Arc::new(store), _kept: None })
+}
+
+async fn scripted_s3() -> FreshStore {
+    let s3 = S3::start(Faults::default()).await;
+    Some(Fresh { store: Arc::new(s3.open("a b/c")), _kept: Some(Box::new(s3)) })
+}
+
+async fn http() -> FreshStore {
+    let (server, store) = listed().await;
+    Some(Fresh { store: Arc::new(store), _kept: Some(Box::new(server)) })
 }
 
 /// Each promise is one test of each store.
@@ -76,6 +98,7 @@ macro_rules! contract {
             downloads
             settles
             deletes_many
+            puts_files_once
         }
     };
 }
@@ -84,6 +107,8 @@ contract!(memory);
 contract!(folder);
 contract!(s3);
 contract!(s3_root);
+contract!(scripted_s3);
+contract!(http);
 
 const WRITTEN: ConditionalWrite = ConditionalWrite::Written;
 const REFUSED: ConditionalWrite = ConditionalWrite::Refused;
@@ -432,4 +457,30 @@ async fn deletes_many(store: Arc<dyn Store>) {
     let errors: Vec<_> = answers.iter().filter_map(|answer| answer.as_ref().err()).collect();
     assert!(matches!(errors[..], [StoreError::BadKey { .. }]), "{errors:?}");
     assert_eq!(keys(&*store, "").await, set([]));
+}
+
+async fn puts_files_once(store: Arc<dyn Store>) {
+    let folder = TempDir::new().unwrap();
+    let key = |number| format!("data/main/t/{number} 町.parquet");
+    let files: Vec<_> = (0..40)
+        .map(|number| {
+            let path = folder.path().join(number.to_string());
+            std::fs::write(&path, "x".repeat(number)).unwrap();
+            FileToPut { key: key(number), size: number as u64, path }
+        })
+        .collect();
+    put(&*store, &key(3), "longer").await;
+    let expected: Vec<_> =
+        (0..40).map(|number| if number == 3 { FilePut::There { size: 6 } } else { FilePut::Written }).collect();
+    assert_eq!(store.put_files(&files).await.unwrap(), expected);
+    assert_eq!(keys(&*store, "data/").await.len(), 40);
+    assert_eq!(text(&*store, &key(3)).await, "longer");
+    assert_eq!(text(&*store, &key(7)).await, "xxxxxxx");
+    let again = store.put_files(&files).await.unwrap();
+    assert!(again.iter().all(|put| matches!(put, FilePut::There { .. })), "{again:?}");
+    assert!(store.put_files(&[]).await.unwrap().is_empty());
+
+    let absent = FileToPut { key: "data/b".to_owned(), size: 1, path: folder.path().join("absent") };
+    let error = store.put_files(&[absent]).await.unwrap_err();
+    assert!(matches!(error, StoreError::Failed { .. }), "{error:?}");
 }

@@ -36,7 +36,10 @@ impl Connection {
         if state != ffi::DuckDBSuccess || raw.is_null() {
             return Err(EngineError::unexpected("no connection to the database"));
         }
-        Ok(Self { raw, attached: RefCell::default() })
+        let connection = Self { raw, attached: RefCell::default() };
+        // A collation that the user sets for all would make values equal to us that are not the same.
+        connection.execute("SET SESSION default_collation = ''")?;
+        Ok(connection)
     }
 
     /// Runs one or more statements and returns the rows of the last.
@@ -103,7 +106,9 @@ impl Connection {
     pub fn attach(&self, target: &str, options: &str) -> Result<Attached<'_>, EngineError> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let name = format!("__fdl_{}", NEXT.fetch_add(1, Ordering::Relaxed));
-        self.execute(&format!("ATTACH {} AS {} ({options})", literal(target), identifier(&name)))?;
+        // Said in so many words: in a database that was opened read-only the default is to attach read-only.
+        let mode = if options.contains("READ_ONLY") { "" } else { ", READ_WRITE" };
+        self.execute(&format!("ATTACH {} AS {} ({options}{mode})", literal(target), identifier(&name)))?;
         self.attached.borrow_mut().insert(name.clone());
         Ok(Attached { connection: self, name })
     }

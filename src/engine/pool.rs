@@ -1,7 +1,7 @@
 //! The connections of one database: made while the extension loads, lent to commands, dropped with the user's last.
 //!
 //! A connection keeps its database open. So that fdl does not keep a file locked after the user has closed it, a thread
-//! looks ten times a second whether only our connections are left and drops them then; at the end of the process a
+//! looks twice a second whether only our connections are left and drops them then; at the end of the process a
 //! handler has it drop what is left, so that DuckDB folds its write-ahead log into the file. It is always that thread
 //! that drops them: a database closes with its last connection, and DuckDB uses thread-local values then, which the main
 //! thread no longer has when handlers run.
@@ -20,7 +20,7 @@ use super::{Connection, EngineError};
 const CONNECTIONS: usize = 4;
 
 /// How often the thread looks whether the user has closed the database.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// How long the end of the process waits for DuckDB to write its files.
 const WAIT_AT_EXIT: Duration = Duration::from_secs(60);
@@ -81,6 +81,11 @@ impl Engine {
             unsafe { libc::atexit(close_all) };
         });
         Ok(Self { shared })
+    }
+
+    /// Drops the connections now, for a load that failed.
+    pub fn close(&self) {
+        self.shared.close_at_exit();
     }
 
     /// Lends a connection; waits while all are in use.

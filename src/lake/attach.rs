@@ -26,6 +26,15 @@ pub fn attach_version(connection: &Connection, catalog: &str, alias: &str, data_
     Ok(connection.execute(&attach_version_sql(catalog, alias, data_path))?)
 }
 
+/// Attaches a version and detaches it again.
+///
+/// # Errors
+/// DuckDB's.
+pub fn try_version(connection: &Connection, catalog: &str, data_path: &str) -> Result<(), LakeError> {
+    let options = format!("DATA_PATH {}, OVERRIDE_DATA_PATH true, READ_ONLY", literal(data_path));
+    Ok(connection.attach(&format!("ducklake:{catalog}"), &options)?.detach()?)
+}
+
 /// The data files that a catalog names, each checked to lie under the data folder: a catalog from elsewhere must not
 /// make DuckDB read anything else.
 ///
@@ -35,4 +44,16 @@ pub fn attach_version(connection: &Connection, catalog: &str, alias: &str, data_
 pub fn check_catalog(connection: &Connection, catalog: &Path, data_dir: &DataDir) -> Result<Files, LakeError> {
     let contents = read_contents(connection, catalog)?;
     describe::files_of(&contents, data_dir)
+}
+
+/// The rows of a Parquet file, every row group and column read.
+///
+/// # Errors
+/// DuckDB's, for a file that cannot be read.
+pub fn count_rows(connection: &Connection, path: &str) -> Result<u64, LakeError> {
+    let row = connection.row(&format!(
+        "SELECT count(*), bit_xor(hash(file)) IS NULL FROM read_parquet({}, hive_partitioning := false) AS file",
+        literal(path)
+    ))?;
+    Ok(row.count(0)?)
 }

@@ -4,14 +4,15 @@ use std::fs;
 use std::path::Path;
 
 use super::LakeError;
-use super::compare::{Change, Comparison, RowSource, Side, compare};
+use super::compare::{Change, Comparison, ReadRows, Side, compare};
 use super::definition::{Contents, read_contents};
 use super::describe::{Description, describe};
 use super::freeze::{FreezeOptions, freeze};
+use super::narrow::RowSource;
 use super::restore::restore;
 use super::working::{flush_inlined, forget_scheduled_deletions, require_format, require_no_transaction};
 use super::working_copy::{Checkout, WorkingCopy};
-use crate::engine::{Connection, EngineError, identifier};
+use crate::engine::{Connection, EngineError, EngineErrorKind, identifier};
 use crate::format::{Author, FDL_VERSION, Record, Sha256, Timestamp, VersionId, layout};
 
 /// What a commit is asked for.
@@ -71,9 +72,12 @@ pub fn commit(
     forget_scheduled_deletions(connection, copy.file())?;
     let parent_catalog = parent.map(|id| copy.version(id).join(layout::CATALOG));
     let mut frozen = Frozen::make(connection, copy, checkout, &catalog, options)?;
-    let new = Side { contents: &frozen.contents, rows: RowSource::Working(copy.file(), frozen.snapshot) };
+    let new = Side {
+        contents: &frozen.contents,
+        rows: RowSource::Working(copy.file(), frozen.snapshot, &checkout.data_path),
+    };
     let (comparison, warning) =
-        compare_with_parent(connection, parent_catalog.as_deref(), new, checkout.published_data_path());
+        compare_with_parent(connection, parent_catalog.as_deref(), new, checkout.published_data_path(), &scratch)?;
     let rewritten: Vec<_> = comparison.tables_that(|change| change == Change::Rewritten).collect();
     if let (Some(parent_catalog), false) = (&parent_catalog, rewritten.is_empty())
         && restore(connection, copy.file(), parent_catalog, checkout, frozen.snapshot, &rewritten)?
@@ -144,16 +148,24 @@ fn compare_with_parent(
     parent: Option<&Path>,
     new: Side<'_>,
     data_path: &str,
-) -> (Comparison, Option<String>) {
+    folder: &Path,
+) -> Result<(Comparison, Option<String>), LakeError> {
     let compared = || {
         let before = parent.map(|catalog| read_contents(connection, catalog)).transpose()?;
         let old = parent.zip(before.as_ref());
         let old = old.map(|(catalog, contents)| Side { contents, rows: RowSource::Frozen(catalog, data_path) });
-        compare(connection, old, new, true)
+        compare(connection, old, new, ReadRows::WhereDoubtful, folder)
     };
     match compared() {
-        Ok(comparison) => (comparison, None),
-        Err(error) => (Comparison::default(), Some(format!("the parent could not be compared: {error}"))),
+        Ok(comparison) => Ok((comparison, None)),
+        // The state of the machine or of other sessions says nothing of the parent.
+        Err(error @ LakeError::InTransaction { .. }) => Err(error),
+        Err(LakeError::Engine(error))
+            if matches!(error.kind, EngineErrorKind::Locked | EngineErrorKind::NoSpace | EngineErrorKind::Closed) =>
+        {
+            Err(error.into())
+        }
+        Err(error) => Ok((Comparison::default(), Some(format!("the parent could not be compared: {error}")))),
     }
 }
 

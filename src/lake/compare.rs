@@ -1,11 +1,13 @@
-//! Comparing two catalogs, table by table. Tables whose file lists are equal are never read.
+//! Comparing two catalogs, table by table. Files that both name are never read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::definition::{Contents, DataFile, Table};
-use super::{LakeError, rows};
-use crate::engine::{Attached, Connection, identifier, literal};
+use super::LakeError;
+use super::definition::{Column, Contents, DataFile, StoredRows, Table};
+use super::narrow::{Kept, RowSource};
+use super::rows::{self, RowDifference};
+use crate::engine::{Connection, identifier};
 
 /// What became of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +35,29 @@ pub struct TableChange {
     pub table: String,
     /// What became of it.
     pub change: Change,
+    /// Its rows before, where it was there.
+    pub rows_before: Option<u64>,
+    /// Its rows now, where it is there.
+    pub rows_now: Option<u64>,
+    /// How the rows differ, where they were compared.
+    pub rows: Option<RowDifference>,
+    /// Data and delete files that only the new side names.
+    pub files_added: u64,
+    /// Data and delete files that only the old side names.
+    pub files_removed: u64,
+    /// Bytes of the files added.
+    pub bytes_added: u64,
+}
+
+/// Of which tables with differing files the rows are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadRows {
+    /// Of none: such a table counts as [`Change::Rows`].
+    Never,
+    /// Of those whose number of rows is the same: whether they changed is all that is asked.
+    WhereDoubtful,
+    /// Of all: how much they changed is asked.
+    Always,
 }
 
 /// How two catalogs differ.
@@ -72,31 +97,7 @@ pub struct Side<'a> {
     pub rows: RowSource<'a>,
 }
 
-/// A catalog through which the rows of tables are read.
-#[derive(Debug, Clone, Copy)]
-pub enum RowSource<'a> {
-    /// A frozen catalog and the data folder as a reader names it.
-    Frozen(&'a Path, &'a str),
-    /// A working catalog at one of its snapshots: its new files may not be in the repository yet.
-    Working(&'a Path, i64),
-}
-
-impl RowSource<'_> {
-    fn attach<'c>(&self, connection: &'c Connection) -> Result<Attached<'c>, LakeError> {
-        let (catalog, options) = match self {
-            Self::Frozen(catalog, data_path) => {
-                (catalog, format!("READ_ONLY, DATA_PATH {}, OVERRIDE_DATA_PATH true", literal(data_path)))
-            }
-            Self::Working(catalog, snapshot) => {
-                (catalog, format!("READ_ONLY, META_TYPE 'sqlite', BUSY_TIMEOUT 5000, SNAPSHOT_VERSION {snapshot}"))
-            }
-        };
-        Ok(connection.attach(&format!("ducklake:{}", catalog.to_string_lossy()), &options)?)
-    }
-}
-
-/// Compares two catalogs. Rows are read only where `read_rows` says so and the file lists differ; without it such a table
-/// counts as [`Change::Rows`].
+/// Compares two catalogs. `folder` is for copies that are made on the way.
 ///
 /// # Errors
 /// DuckDB's. A table whose rows cannot be compared is no error but a warning.
@@ -104,63 +105,92 @@ pub fn compare(
     connection: &Connection,
     old: Option<Side<'_>>,
     new: Side<'_>,
-    read_rows: bool,
+    read_rows: ReadRows,
+    folder: &Path,
 ) -> Result<Comparison, LakeError> {
     let nothing = Contents::default();
     let before = old.map_or(&nothing, |old| old.contents);
     let mut comparison = Comparison { others: others_differ(before, new.contents), ..Comparison::default() };
     let (mut old_tables, mut doubtful) = (by_name(before), Vec::new());
     for (name, table) in by_name(new.contents) {
-        let change = match old_tables.remove(&name) {
+        let old = old_tables.remove(&name);
+        let change = match old {
             None => Change::Added,
             Some(old) if old.definition != table.definition => Change::Schema,
             Some(old) if file_set(old) == file_set(table) => Change::Same,
-            Some(old) => {
-                if read_rows && old.rows() == table.rows() {
-                    doubtful.push((name, table));
-                }
-                Change::Rows
-            }
+            Some(_) => Change::Rows,
         };
-        comparison.push(name, change);
+        if let Some(old) = old {
+            let wanted = match read_rows {
+                ReadRows::Never => false,
+                ReadRows::WhereDoubtful => change == Change::Rows && old.rows() == table.rows(),
+                ReadRows::Always => change == Change::Rows || change == Change::Schema,
+            };
+            if wanted {
+                doubtful.push(Doubtful { name, old, new: table, at: comparison.tables.len() });
+            }
+        }
+        comparison.tables.push(table_change(name, change, old, Some(table)));
     }
-    for name in old_tables.into_keys() {
-        comparison.push(name, Change::Dropped);
+    if let (Some(old), false) = (old, doubtful.is_empty()) {
+        comparison.read_doubtful(connection, old.rows, new.rows, &doubtful, folder)?;
+    }
+    for (name, table) in old_tables {
+        comparison.tables.push(table_change(name, Change::Dropped, Some(table), None));
     }
     comparison.tables.sort_by(|a, b| (&a.schema, &a.table).cmp(&(&b.schema, &b.table)));
-    if let (Some(old), false) = (old, doubtful.is_empty()) {
-        comparison.read_doubtful(connection, old.rows, new.rows, &doubtful)?;
-    }
     Ok(comparison)
 }
 
 type Name<'a> = (&'a str, &'a str);
 
-impl Comparison {
-    fn push(&mut self, (schema, table): Name<'_>, change: Change) {
-        self.tables.push(TableChange { schema: schema.to_owned(), table: table.to_owned(), change });
-    }
+/// A table whose files differ.
+struct Doubtful<'a> {
+    name: Name<'a>,
+    old: &'a Table,
+    new: &'a Table,
+    /// Its place in the comparison.
+    at: usize,
+}
 
+impl Doubtful<'_> {
+    /// The columns that both sides have; each side has them under their names.
+    fn common_columns(&self) -> Vec<Column> {
+        let (old, new) = (&self.old.definition.columns, &self.new.definition.columns);
+        let same_name = |column: &&Column| old.iter().any(|other| other.name == column.name);
+        new.iter().filter(same_name).cloned().collect()
+    }
+}
+
+impl Comparison {
     fn read_doubtful(
         &mut self,
         connection: &Connection,
         old: RowSource<'_>,
         new: RowSource<'_>,
-        doubtful: &[(Name<'_>, &Table)],
+        doubtful: &[Doubtful<'_>],
+        folder: &Path,
     ) -> Result<(), LakeError> {
-        let (old, new) = (old.attach(connection)?, new.attach(connection)?);
-        for ((schema, name), table) in doubtful {
+        let (of_old, of_new): (Kept, Kept) =
+            doubtful.iter().map(|table| (only_in(table.old, table.new), only_in(table.new, table.old))).unzip();
+        let (old, new) = (old.attach(connection, folder, &of_old)?, new.attach(connection, folder, &of_new)?);
+        for table in doubtful {
+            let (schema, name) = table.name;
             let qualified =
                 |database: &str| format!("{}.{}.{}", identifier(database), identifier(schema), identifier(name));
-            let columns = &table.definition.columns;
-            match rows::difference(connection, &qualified(old.name()), &qualified(new.name()), columns) {
-                Ok(difference) if difference.added == 0 && difference.removed == 0 => {
-                    let same = self.tables.iter_mut().find(|table| table.schema == *schema && table.table == *name);
-                    if let Some(table) = same {
-                        table.change = Change::Rewritten;
+            let columns = table.common_columns();
+            if columns.is_empty() {
+                continue;
+            }
+            let difference = rows::difference(connection, &qualified(old.name()), &qualified(new.name()), &columns);
+            let Some(change) = self.tables.get_mut(table.at) else { continue };
+            match difference {
+                Ok(difference) => {
+                    change.rows = Some(difference);
+                    if change.change == Change::Rows && difference.is_none() {
+                        change.change = Change::Rewritten;
                     }
                 }
-                Ok(_) => {}
                 Err(error) => self.warnings.push(format!("{schema}.{name} could not be compared: {error}")),
             }
         }
@@ -170,12 +200,46 @@ impl Comparison {
     }
 }
 
+fn table_change((schema, table): Name<'_>, change: Change, old: Option<&Table>, new: Option<&Table>) -> TableChange {
+    let (before, now) = (old.map(stored_set).unwrap_or_default(), new.map(stored_set).unwrap_or_default());
+    TableChange {
+        schema: schema.to_owned(),
+        table: table.to_owned(),
+        change,
+        rows_before: old.map(Table::rows),
+        rows_now: new.map(Table::rows),
+        rows: None,
+        files_added: now.difference(&before).count() as u64,
+        files_removed: before.difference(&now).count() as u64,
+        bytes_added: now.difference(&before).map(|file| file.bytes).sum(),
+    }
+}
+
 fn by_name(contents: &Contents) -> BTreeMap<Name<'_>, &Table> {
     contents.tables().map(|(schema, table)| ((schema, table.name.as_str()), table)).collect()
 }
 
-fn file_set(table: &Table) -> BTreeSet<&DataFile> {
-    table.files.iter().collect()
+/// What makes a data file hold the same rows in two catalogs: itself and what is deleted from it.
+type Identity<'a> = (&'a StoredRows, Option<&'a StoredRows>);
+
+fn identity(file: &DataFile) -> Identity<'_> {
+    (&file.file, file.deletes.as_ref())
+}
+
+/// The files of a table that the other has not, by DuckLake's numbers.
+fn only_in(table: &Table, other: &Table) -> (i64, Vec<i64>) {
+    let shared = file_set(other);
+    let differs = |file: &&DataFile| !shared.contains(&identity(file));
+    (table.id, table.files.iter().filter(differs).map(|file| file.id).collect())
+}
+
+fn file_set(table: &Table) -> BTreeSet<Identity<'_>> {
+    table.files.iter().map(identity).collect()
+}
+
+/// Every data and delete file on its own.
+fn stored_set(table: &Table) -> BTreeSet<&StoredRows> {
+    table.files.iter().flat_map(|file| std::iter::once(&file.file).chain(&file.deletes)).collect()
 }
 
 fn others_differ(old: &Contents, new: &Contents) -> bool {
@@ -188,7 +252,7 @@ fn others_differ(old: &Contents, new: &Contents) -> bool {
                 (schema.name.clone(), (schema.comment.clone(), views))
             })
             .collect();
-        (schemas, contents.macros.clone())
+        (schemas, contents.macros.clone(), contents.options.clone())
     };
     if old.is_empty() && new.is_empty() {
         return false;

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::copy::{self, Tables};
+use super::thaw::CHECKOUT_KEY;
 use super::{LakeError, paths};
-use crate::engine::{Connection, EngineErrorKind, Row, identifier};
+use crate::engine::{Connection, EngineErrorKind, Row, identifier, literal};
 
 /// Everything in a frozen catalog, in catalog order.
 #[derive(Debug, Clone, Default)]
@@ -16,6 +17,8 @@ pub struct Contents {
     pub schemas: Vec<Schema>,
     /// Macros by schema and name, with their whole definition as text.
     pub macros: BTreeMap<(String, String), String>,
+    /// Options that the user set for the whole catalog.
+    pub options: BTreeMap<String, String>,
     /// Files that the current snapshot does not read.
     pub former: Vec<FormerTable>,
 }
@@ -36,6 +39,8 @@ pub struct Schema {
 /// A table: how it is defined, and the files that hold its rows.
 #[derive(Debug, Clone)]
 pub struct Table {
+    /// DuckLake's number for it in this catalog.
+    pub id: i64,
     /// Its name.
     pub name: String,
     /// How it is defined.
@@ -97,8 +102,10 @@ pub struct View {
 }
 
 /// A data file and what is deleted from it. Paths are relative to the data folder.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone)]
 pub struct DataFile {
+    /// DuckLake's number for it in this catalog.
+    pub id: i64,
     /// The file.
     pub file: StoredRows,
     /// The file that lists deleted rows.
@@ -134,6 +141,7 @@ impl Contents {
     /// Whether there is nothing at all but DuckLake's own `main` schema.
     pub fn is_empty(&self) -> bool {
         self.macros.is_empty()
+            && self.options.is_empty()
             && self.schemas.iter().all(|schema| {
                 schema.name == "main" && schema.comment.is_none() && schema.tables.is_empty() && schema.views.is_empty()
             })
@@ -180,6 +188,7 @@ impl Reader<'_> {
         let mut contents = Contents {
             ducklake: self.format()?,
             macros: self.macros()?,
+            options: self.options()?,
             former: self.former()?,
             ..Contents::default()
         };
@@ -205,6 +214,16 @@ impl Reader<'_> {
         rows.first().map_or_else(|| Ok(String::new()), |row| Ok(row.text(0)?.to_owned()))
     }
 
+    /// What DuckLake writes there by itself, and what belongs to a working copy, is left out.
+    fn options(&self) -> Result<BTreeMap<String, String>, LakeError> {
+        let rows = self.rows(&format!(
+            "SELECT key, value FROM {{db}}.ducklake_metadata WHERE scope IS NULL \
+             AND key NOT IN ('version', 'created_by', 'data_path', 'encrypted', 'delete_older_than', {})",
+            literal(CHECKOUT_KEY)
+        ))?;
+        rows.iter().map(|row| Ok((row.text(0)?.to_owned(), row.text(1)?.to_owned()))).collect()
+    }
+
     fn table_lists(&self) -> Result<BTreeMap<i64, Vec<Table>>, LakeError> {
         let mut columns = self.columns()?;
         let (mut partitions, mut sorts) = (self.partitions()?, self.sorts()?);
@@ -217,6 +236,7 @@ impl Reader<'_> {
         )? {
             let id = row.integer(1)?;
             tables.entry(row.integer(0)?).or_default().push(Table {
+                id,
                 name: row.text(2)?.to_owned(),
                 definition: Definition {
                     comment: row.optional_text(3)?.map(str::to_owned),
@@ -294,13 +314,14 @@ impl Reader<'_> {
 
     /// The files of each table, by its number. `deletes` says which lists of deleted rows count, `which` which pairs.
     fn files(&self, deletes: &str, which: &str) -> Result<BTreeMap<i64, Vec<DataFile>>, LakeError> {
-        // A folder that is not relative gives an absolute path, which the check against the data folder refuses.
+        // What is not relative, a folder or a file, becomes an absolute path here, which the check against the data
+        // folder refuses: DuckDB would read it from wherever the reader happens to be.
         let path = |file: &str| {
             let folder = format!("coalesce({}, '/')", paths::TABLE_FOLDER);
-            format!("CASE WHEN {file}.path_is_relative THEN {folder} || {file}.path ELSE {file}.path END")
+            format!("CASE WHEN {file}.path_is_relative THEN {folder} || {file}.path ELSE '/' || {file}.path END")
         };
         let rows = self.rows(&format!(
-            "SELECT f.table_id::BIGINT, {}, f.record_count::BIGINT, f.file_size_bytes::BIGINT, \
+            "SELECT f.table_id::BIGINT, f.data_file_id::BIGINT, {}, f.record_count::BIGINT, f.file_size_bytes::BIGINT, \
              {}, d.delete_count::BIGINT, d.file_size_bytes::BIGINT \
              FROM {{db}}.ducklake_data_file f \
              LEFT JOIN {{db}}.ducklake_delete_file d ON d.data_file_id = f.data_file_id {deletes} \
@@ -316,8 +337,9 @@ impl Reader<'_> {
             let stored = |at: usize| -> Result<StoredRows, LakeError> {
                 Ok(StoredRows { path: row.text(at)?.to_owned(), rows: row.count(at + 1)?, bytes: row.count(at + 2)? })
             };
-            let deletes = if row.optional_text(4)?.is_some() { Some(stored(4)?) } else { None };
-            files.entry(row.integer(0)?).or_default().push(DataFile { file: stored(1)?, deletes });
+            let deletes = if row.optional_text(5)?.is_some() { Some(stored(5)?) } else { None };
+            let file = DataFile { id: row.integer(1)?, file: stored(2)?, deletes };
+            files.entry(row.integer(0)?).or_default().push(file);
         }
         Ok(files)
     }

@@ -59,7 +59,7 @@ pub enum LakeError {
         path: String,
     },
     /// Rows or deletions are still inside the catalog instead of Parquet files.
-    #[error("rows of the working catalog are still inlined after they were flushed, in {table}")]
+    #[error("rows of the working catalog are inlined and not in Parquet files, in {table}")]
     StillInlined {
         /// The metadata table that holds them.
         table: String,

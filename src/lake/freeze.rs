@@ -33,6 +33,26 @@ pub fn freeze(
     frozen: &Path,
     options: FreezeOptions,
 ) -> Result<i64, LakeError> {
+    copy_working(connection, working, frozen, options, |target| {
+        forget_the_working_copy(connection, target, checkout.published_data_path())?;
+        paths::make_relative(connection, target, checkout)
+    })
+}
+
+/// Copies the current snapshot of a working catalog as it is, absolute paths included, for reading rows on this machine.
+pub(super) fn copy_as_it_is(connection: &Connection, working: &Path, copy: &Path) -> Result<i64, LakeError> {
+    let options = FreezeOptions { allow_encrypted: true, ..FreezeOptions::default() };
+    copy_working(connection, working, copy, options, |_| Ok(()))
+}
+
+/// Copies a working catalog and lets `finish` work on the copy, which is attached under the name it is given.
+fn copy_working(
+    connection: &Connection,
+    working: &Path,
+    copy: &Path,
+    options: FreezeOptions,
+    finish: impl FnOnce(&str) -> Result<(), LakeError>,
+) -> Result<i64, LakeError> {
     let template = template(connection)?;
     let source = connection.attach(&working.to_string_lossy(), "TYPE sqlite, READ_ONLY, BUSY_TIMEOUT 5000")?;
     let (from, transaction) = (identifier(source.name()), connection.begin()?);
@@ -46,18 +66,15 @@ pub fn freeze(
     }
     let block_size = if facts.count(1)? < LARGE_CATALOG { 16_384 } else { 262_144 };
     // Older DuckDB releases can open this storage version.
-    let target = connection.attach(
-        &frozen.to_string_lossy(),
-        &format!("TYPE duckdb, STORAGE_VERSION 'v1.0.0', BLOCK_SIZE {block_size}"),
-    )?;
+    let target = connection
+        .attach(&copy.to_string_lossy(), &format!("TYPE duckdb, STORAGE_VERSION 'v1.0.0', BLOCK_SIZE {block_size}"))?;
     let to = identifier(target.name());
     for (_, statement) in &template.tables {
         connection.execute(&statement.replacen("CREATE TABLE ", &format!("CREATE TABLE {to}.main."), 1))?;
     }
     let which = if options.keep_snapshots { Which::All } else { Which::Current };
     copy::copy(connection, source.name(), target.name(), which, None)?;
-    forget_the_working_copy(connection, &to, checkout.published_data_path())?;
-    paths::make_relative(connection, target.name(), checkout)?;
+    finish(target.name())?;
     transaction.commit()?;
     connection.execute(&format!("CHECKPOINT {to}"))?;
     target.detach()?;
@@ -74,7 +91,8 @@ pub fn session_format(connection: &Connection) -> Result<&'static str, LakeError
 }
 
 /// Takes out what belongs to the working copy: its data path, the option that guards it and the mark of its checkout.
-fn forget_the_working_copy(connection: &Connection, to: &str, data_path: &str) -> Result<(), LakeError> {
+fn forget_the_working_copy(connection: &Connection, target: &str, data_path: &str) -> Result<(), LakeError> {
+    let to = identifier(target);
     connection.execute(&format!(
         "DELETE FROM {to}.main.ducklake_metadata WHERE scope IS NULL AND (key = {} OR key = 'delete_older_than' \
          AND value = {}); \

@@ -45,17 +45,29 @@ pub fn find_database(connection: &Connection, alias: &str) -> Result<Option<Data
         .transpose()
 }
 
+/// Makes sure that `alias` is free, or `ours` says that the database there may be replaced.
+///
+/// # Errors
+/// [`LakeError::AliasTaken`], or DuckDB's.
+pub fn require_free_alias(
+    connection: &Connection,
+    alias: &str,
+    ours: impl FnOnce(&Database) -> bool,
+) -> Result<Option<Database>, LakeError> {
+    match find_database(connection, alias)? {
+        Some(database) if !ours(&database) => Err(LakeError::AliasTaken { alias: database.alias }),
+        found => Ok(found),
+    }
+}
+
 /// Detaches `alias` when `ours` says that the database may be replaced, so that the name is free.
 ///
 /// # Errors
 /// [`LakeError::AliasTaken`] when the name belongs to something else, or DuckDB's.
 pub fn free_alias(connection: &Connection, alias: &str, ours: impl FnOnce(&Database) -> bool) -> Result<(), LakeError> {
-    let Some(database) = find_database(connection, alias)? else {
+    let Some(database) = require_free_alias(connection, alias, ours)? else {
         return Ok(());
     };
-    if !ours(&database) {
-        return Err(LakeError::AliasTaken { alias: database.alias });
-    }
     connection.execute(&format!("DETACH {}", crate::engine::identifier(&database.alias)))?;
     Ok(())
 }

@@ -6,11 +6,18 @@ use crate::engine::{Connection, identifier};
 
 /// How two tables' rows differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct RowDifference {
+pub struct RowDifference {
     /// Rows that only the new table has.
-    pub(super) added: u64,
+    pub added: u64,
     /// Rows that only the old table has.
-    pub(super) removed: u64,
+    pub removed: u64,
+}
+
+impl RowDifference {
+    /// Whether the rows are the same.
+    pub fn is_none(self) -> bool {
+        self.added == 0 && self.removed == 0
+    }
 }
 
 /// Counts the rows that one of two tables has and the other has not. Both are qualified and quoted names; they have the
@@ -23,6 +30,7 @@ pub(super) fn difference(
 ) -> Result<RowDifference, LakeError> {
     let keys: Vec<String> = columns.iter().flat_map(keys).collect();
     let list = keys.join(", ");
+    let names = columns.iter().map(|column| identifier(&column.name)).collect::<Vec<_>>().join(", ");
     let places: Vec<String> = (1..=keys.len()).map(|place| place.to_string()).collect();
     let mut weight = "__fdl_weight".to_owned();
     while columns.iter().any(|column| column.name.eq_ignore_ascii_case(&weight)) {
@@ -33,8 +41,8 @@ pub(super) fn difference(
     let row = connection.row(&format!(
         "SELECT coalesce(sum({weight}) FILTER ({weight} > 0), 0)::BIGINT, \
          coalesce(-sum({weight}) FILTER ({weight} < 0), 0)::BIGINT \
-         FROM (SELECT {list}, sum({weight}) AS {weight} FROM (SELECT *, 1 AS {weight} FROM {new} \
-         UNION ALL BY NAME SELECT *, -1 AS {weight} FROM {old}) GROUP BY {} HAVING sum({weight}) <> 0)",
+         FROM (SELECT {list}, sum({weight}) AS {weight} FROM (SELECT {names}, 1 AS {weight} FROM {new} \
+         UNION ALL SELECT {names}, -1 FROM {old}) GROUP BY {} HAVING sum({weight}) <> 0)",
         places.join(", ")
     ))?;
     Ok(RowDifference { added: row.count(0)?, removed: row.count(1)? })

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::LakeError;
 use super::template::template;
-use crate::engine::{Connection, EngineErrorKind, Row, identifier, literal};
+use crate::engine::{Connection, EngineError, EngineErrorKind, Row, identifier, literal};
 
 /// How often, and how long apart, to look again whether a transaction has ended: a statement of another process is over
 /// in a moment, a transaction that the caller itself has open never ends while we wait.
@@ -36,7 +36,13 @@ fn options(data_path: &str) -> String {
 /// # Errors
 /// DuckDB's.
 pub fn attach_working(connection: &Connection, working: &Path, alias: &str, data_path: &str) -> Result<(), LakeError> {
-    Ok(connection.execute(&attach_working_sql(working, alias, data_path))?)
+    let mut statement = attach_working_sql(working, alias, data_path);
+    // A database that was opened read-only attaches read-only unless it is told otherwise.
+    if connection.row("SELECT current_setting('access_mode')::VARCHAR")?.text(0)?.eq_ignore_ascii_case("read_only") {
+        statement.truncate(statement.len() - 1);
+        statement.push_str(", READ_WRITE)");
+    }
+    Ok(connection.execute(&statement)?)
 }
 
 /// Makes sure that no transaction, reading or writing, of this process or another, is open on the working catalog: a
@@ -85,19 +91,32 @@ pub struct LatestSnapshot {
 /// # Errors
 /// DuckDB's, for a file that is busy or cannot be read.
 pub fn latest_snapshot(connection: &Connection, working: &Path) -> Result<Option<LatestSnapshot>, LakeError> {
-    let rows = connection.query(&format!(
-        "SELECT snapshot_id::BIGINT, schema_version::BIGINT, (SELECT max(value) FROM {} WHERE key = {}) \
-         FROM {} ORDER BY snapshot_id DESC LIMIT 1",
-        scan(working, "ducklake_metadata"),
-        literal(super::thaw::CHECKOUT_KEY),
-        scan(working, "ducklake_snapshot"),
-    ));
-    let rows = match rows {
-        Ok(rows) => rows,
-        Err(error) if error.kind == EngineErrorKind::NotFound => return Ok(None),
-        Err(error) if error.message.contains("file is not a database") => return Ok(None),
-        Err(error) => return Err(LakeError::of_file(working, error)),
+    let refused = |error: EngineError| match error.message.contains("file is not a database") {
+        true => Ok(None),
+        false => Err(LakeError::of_file(working, error)),
     };
+    if let Err(error) = roll_back_journal(connection, working) {
+        return refused(error);
+    }
+    // A scan of a table that is not there is an internal error of DuckDB, after which the database is unusable.
+    let known = connection.row(&format!(
+        "SELECT count(*) FROM {} WHERE name IN ('ducklake_snapshot', 'ducklake_metadata')",
+        scan(working, "sqlite_master")
+    ));
+    match known.and_then(|row| row.count(0)) {
+        Ok(2) => {}
+        Ok(_) => return Ok(None),
+        Err(error) => return refused(error),
+    }
+    let rows = connection
+        .query(&format!(
+            "SELECT snapshot_id::BIGINT, schema_version::BIGINT, (SELECT max(value) FROM {} WHERE key = {}) \
+             FROM {} ORDER BY snapshot_id DESC LIMIT 1",
+            scan(working, "ducklake_metadata"),
+            literal(super::thaw::CHECKOUT_KEY),
+            scan(working, "ducklake_snapshot"),
+        ))
+        .map_err(|error| LakeError::of_file(working, error))?;
     let latest = |row: &Row| {
         Ok::<_, LakeError>(LatestSnapshot {
             snapshot: row.integer(0)?,
@@ -106,6 +125,22 @@ pub fn latest_snapshot(connection: &Connection, working: &Path) -> Result<Option
         })
     };
     rows.first().map(latest).transpose()
+}
+
+/// A process that was killed while it wrote can leave a journal, which SQLite plays back when somebody who may write comes
+/// by. A journal that is being written is left alone.
+fn roll_back_journal(connection: &Connection, working: &Path) -> Result<(), EngineError> {
+    let mut journal = working.as_os_str().to_owned();
+    journal.push("-journal");
+    if !std::fs::metadata(journal).is_ok_and(|meta| meta.len() > 0) {
+        return Ok(());
+    }
+    let attached = connection.attach(&working.to_string_lossy(), "TYPE sqlite, BUSY_TIMEOUT 5000")?;
+    match connection.query(&format!("SELECT max(snapshot_id) FROM {}.ducklake_snapshot", identifier(attached.name()))) {
+        Err(error) if error.kind != EngineErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    attached.detach()
 }
 
 /// Makes sure that a working catalog is in the format that this session's DuckLake writes.

@@ -145,6 +145,12 @@ impl WorkingCopy {
         read_checkout(&self.file, mark)
     }
 
+    /// The versions that are committed and not pushed, whatever has become of the working catalog.
+    pub fn unpushed(&self) -> Vec<VersionId> {
+        let state = read_state(&self.file).ok();
+        state.and_then(|state| state.current).map(|checkout| checkout.local).unwrap_or_default()
+    }
+
     /// Writes that this checkout is in force. Versions that it does not need go when the call has ended.
     ///
     /// # Errors
@@ -182,11 +188,20 @@ impl WorkingCopy {
     ///
     /// # Errors
     /// [`LakeError::InTransaction`] when somebody writes to the old one, or the system's.
-    pub fn replace(&self, catalog: &Path, current: Option<&Checkout>, next: &Checkout) -> Result<(), LakeError> {
+    ///
+    /// `may_replace` is asked at the last moment whether the old one may go.
+    pub fn replace(
+        &self,
+        catalog: &Path,
+        current: Option<&Checkout>,
+        next: &Checkout,
+        may_replace: impl FnOnce() -> Result<(), LakeError>,
+    ) -> Result<(), LakeError> {
         sync(catalog)?;
-        self.remove_logs()?;
         let fdl = FDL_VERSION.to_owned();
         self.write(&State { fdl, current: current.cloned(), next: Some(next.clone()) })?;
+        may_replace()?;
+        self.remove_logs()?;
         fs::rename(catalog, &self.file).map_err(|source| LakeError::io("write", &self.file, source))?;
         if let Some(parent) = self.file.parent() {
             sync(parent)?;

@@ -208,7 +208,8 @@ impl RepoError {
     }
 
     /// A version that something in the repository names must be there: its absence is damage, not a bad question.
-    pub(super) fn named_by(self, namer: impl std::fmt::Display) -> Self {
+    #[must_use]
+    pub fn named_by(self, namer: impl std::fmt::Display) -> Self {
         match self {
             Self::NoSuchVersion { id } => {
                 Self::corrupt(layout::version_json(id), format!("it is missing, but {namer} names it"))

@@ -32,6 +32,7 @@ pub use log::{LogEntry, LogOptions, State, log};
 pub use open::{Repository, place};
 pub use publish::{
     DataSource, Expected, LocalVersion, Push, PushOutcome, PushReport, RefOutcome, Seen, after_ref_write, publish,
+    publish_from,
 };
 pub use read::{
     Catalog, CatalogTarget, Held, Opened, best_catalog, download_catalog, open_version, read_dataset, read_files,

@@ -8,11 +8,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::place::expand;
-use super::{Context, Error};
+use super::{Code, Context, Error};
 use crate::engine::{Connection, literal};
 use crate::format::Sha256;
 use crate::lake;
 use crate::store::{self, OpenOptions, S3Options, S3Store, Store};
+
+/// How the names of secrets begin that fdl makes.
+const OURS: &str = "__fdl_";
 
 /// A store, and how DuckDB gets at it.
 #[derive(Clone)]
@@ -53,8 +56,11 @@ pub(super) fn open(
             Ok(Access { store, way: Way::Files })
         }
         Some("s3") => {
-            let secret = secret(connection, location, "s3").unwrap_or_default();
-            let s3 = Arc::new(S3Store::open(location, &s3_options(&secret))?);
+            let secret = secret(connection, location, "s3");
+            let s3 = Arc::new(S3Store::open(location, &s3_options(secret.as_ref().unwrap_or(&BTreeMap::new())))?);
+            if secret.is_none() && has_secret(connection, location, "s3")? {
+                require_other_keys(context, &s3)?;
+            }
             Ok(Access { store: Arc::clone(&s3) as Arc<dyn Store>, way: Way::S3(s3) })
         }
         Some("http" | "https") => {
@@ -67,9 +73,10 @@ pub(super) fn open(
                     secret(connection, location, "http").and_then(|mut secret| secret.remove("bearer_token"))
                 }),
             };
-            let token = token.or_else(|| std::env::var("FDL_TOKEN").ok()).filter(|token| !token.is_empty());
+            // An empty token is one too: anonymous on purpose.
+            let token = token.or_else(|| std::env::var("FDL_TOKEN").ok());
             let store = store::open_with(location, &OpenOptions { token: token.clone(), ..OpenOptions::default() })?;
-            Ok(Access { store, way: Way::Http(token) })
+            Ok(Access { store, way: Way::Http(token.filter(|token| !token.is_empty())) })
         }
         Some(_) => Ok(Access { store: store::open(location)?, way: Way::Files }),
     }
@@ -104,7 +111,7 @@ impl Access {
                 }
             }
         };
-        let name = format!("__fdl_{}", Sha256::of(location.as_bytes()).to_string().get(..16).unwrap_or_default());
+        let name = format!("{OURS}{}", Sha256::of(location.as_bytes()).to_string().get(..16).unwrap_or_default());
         let settings: String = settings.iter().map(|setting| format!(", {setting}")).collect();
         let scope = literal(&format!("{location}/"));
         let made = connection
@@ -112,7 +119,7 @@ impl Access {
         // DuckDB's message could repeat the statement.
         made.map_err(|_| {
             Error::new(
-                super::Code::DuckDb,
+                Code::DuckDb,
                 format!("DuckDB does not take a secret for {location}"),
                 "CREATE SECRET for the location yourself, then call again.",
             )
@@ -133,9 +140,26 @@ fn s3_settings(session: &store::S3Session) -> Vec<String> {
     settings
 }
 
+/// DuckDB keeps secrets to itself unless the database was opened to tell them.
+fn require_other_keys(context: &Context, s3: &S3Store) -> Result<(), Error> {
+    match context.block_on(s3.session())?? {
+        session if session.keys.is_some() => Ok(()),
+        _ => Err(Error::new(
+            Code::Permission,
+            format!("the session has a secret for {} that fdl may not read", s3.location()),
+            "open the database with allow_unredacted_secrets = true, or set AWS_ACCESS_KEY_ID and \
+             AWS_SECRET_ACCESS_KEY in the environment.",
+        )),
+    }
+}
+
 /// The fields of the secret that DuckDB would use for a path; nothing when there is none or it may not be read.
 fn secret(connection: &Connection, location: &str, kind: &str) -> Option<BTreeMap<String, String>> {
     let name = connection.query(&which_secret(location, kind)).ok()?.first()?.text(0).ok()?.to_owned();
+    // One of ours says only what was found before, and credentials end.
+    if name.starts_with(OURS) {
+        return None;
+    }
     let rows = connection.query(&format!(
         "SELECT secret_string FROM duckdb_secrets(redact := false) WHERE name = {} LIMIT 1",
         literal(&name)
@@ -146,7 +170,7 @@ fn secret(connection: &Connection, location: &str, kind: &str) -> Option<BTreeMa
 fn has_secret(connection: &Connection, location: &str, kind: &str) -> Result<bool, Error> {
     let found = connection.query(&which_secret(location, kind))?;
     // Ours is made anew each time: credentials end.
-    Ok(found.first().is_some_and(|row| row.text(0).is_ok_and(|name| !name.starts_with("__fdl_"))))
+    Ok(found.first().is_some_and(|row| row.text(0).is_ok_and(|name| !name.starts_with(OURS))))
 }
 
 fn which_secret(location: &str, kind: &str) -> String {

@@ -63,6 +63,14 @@ impl Arguments {
         }
     }
 
+    /// A length of time, where one was given, as DuckDB prints an INTERVAL.
+    pub fn interval(&self, name: &str) -> Option<&str> {
+        match self.named.get(name) {
+            Some(Argument::Interval(text)) => Some(text),
+            _ => None,
+        }
+    }
+
     /// A list of texts, empty when not given.
     pub fn texts(&self, name: &str) -> &[String] {
         match self.named.get(name) {

@@ -37,6 +37,8 @@ pub enum ParameterType {
     Integer,
     /// VARCHAR\[\].
     TextList,
+    /// INTERVAL.
+    Interval,
 }
 
 /// A column of a result.
@@ -63,6 +65,8 @@ pub enum ColumnType {
     TextList,
     /// STRUCT(name VARCHAR, type VARCHAR, nullable BOOLEAN)\[\].
     TableColumns,
+    /// INTERVAL.
+    Interval,
 }
 
 /// An argument as it was given.
@@ -76,6 +80,8 @@ pub enum Argument {
     Integer(i64),
     /// A VARCHAR\[\].
     TextList(Vec<String>),
+    /// An INTERVAL, as DuckDB prints it.
+    Interval(String),
 }
 
 /// A value of a result; it fits the [`ColumnType`] of its column.
@@ -95,6 +101,8 @@ pub enum Value {
     TextList(Vec<String>),
     /// For [`ColumnType::TableColumns`]: name, type, nullable.
     TableColumns(Vec<(String, String, bool)>),
+    /// For [`ColumnType::Interval`]: microseconds.
+    Interval(i64),
 }
 
 /// The rows a command gives.

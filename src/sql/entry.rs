@@ -52,6 +52,13 @@ unsafe fn load(
     let engine = unsafe { Engine::open(database) }?;
     // SAFETY: as above; this connection is for the registration and closed at the end of this function.
     let connection = unsafe { duckdb::Connection::open_from_raw(database) }?;
-    register_all(&connection, &Context::new(engine)?)?;
-    Ok(true)
+    let registered = Context::new(engine.clone()).map(|context| register_all(&connection, &context));
+    match registered {
+        Ok(Ok(())) => Ok(true),
+        failed => {
+            engine.close();
+            failed??;
+            Ok(false)
+        }
+    }
 }

@@ -78,7 +78,7 @@ impl Code {
 }
 
 /// How many characters of a sentence, or of a hint, are shown at the most.
-const LONGEST: usize = 1000;
+const LONGEST: usize = 600;
 
 /// Why a command could not do what it was asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -198,7 +198,10 @@ impl From<FormatError> for Error {
 
 impl From<StoreError> for Error {
     fn from(error: StoreError) -> Self {
-        let sentence = error.to_string();
+        let sentence = match &error {
+            StoreError::Permission { source, .. } => format!("{error}: {source}"),
+            _ => error.to_string(),
+        };
         let (code, hint) = match error {
             StoreError::NotFound { .. } => (Code::NotFound, "check the location."),
             StoreError::Permission { .. } => {
@@ -246,9 +249,10 @@ impl From<LakeError> for Error {
                 Code::BadPath,
                 "copy the rows with CREATE TABLE … AS SELECT, so that they are written to the data folder.",
             ),
-            LakeError::StillInlined { .. } => {
-                (Code::DuckDb, "CALL ducklake_flush_inlined_data('<lake>') shows DuckLake's reason.")
-            }
+            LakeError::StillInlined { .. } => (
+                Code::DuckDb,
+                "run CALL ducklake_flush_inlined_data('<lake>'); it writes them out, or shows DuckLake's reason.",
+            ),
             LakeError::Corrupt { .. } => (Code::Corrupt, "check the version out again with force := true."),
             LakeError::AliasTaken { .. } => {
                 (Code::Exists, "choose another name with alias := '…', or DETACH it first.")

@@ -72,7 +72,11 @@ pub(super) fn find_lake(
     }
     let place = find(context, connection, arguments)?;
     match place.lake {
-        Some(lake) => Ok((place.access, lake)),
+        Some(lake) => {
+            // Rows may have to be compared with those that are published.
+            place.access.let_duckdb_read(context, connection)?;
+            Ok((place.access, lake))
+        }
         None => Err(LakeError::NotACheckout { given: text.to_owned() }.into()),
     }
 }
@@ -99,7 +103,15 @@ impl Finder<'_> {
 
     fn attached(&self, database: &Database) -> Result<Option<Place>, Error> {
         let Some(file) = database.file() else {
-            return Ok(None);
+            // A catalog that is read where it is, elsewhere.
+            let place = database.path.as_deref().map(Path::new);
+            let published = place.and_then(|place| self.context.attached_as(&database.alias, place));
+            return published
+                .map(|published| {
+                    let access = self.open(&published.repository)?;
+                    Ok(Place { access, lake: None, published: Some(published) })
+                })
+                .transpose();
         };
         if let Some(published) = published(self.context, database, &file) {
             let access = self.open(&published.repository)?;

@@ -11,6 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use duckdb::Connection;
 use duckdb::core::{DataChunkHandle, Inserter, LogicalTypeHandle, LogicalTypeId};
 use duckdb::vtab::{BindInfo, InitInfo, TableFunctionInfo, VTab, Value as DuckValue};
+use libduckdb_sys as ffi;
 
 use super::{Argument, Arguments, COMMANDS, Column, ColumnType, Command, Context, Error, Output, ParameterType, Value};
 
@@ -28,7 +29,7 @@ pub(super) fn register_all(connection: &Connection, context: &Context) -> duckdb
             $(connection.register_table_function_with_extra_info::<Slot<$index>, Context>(COMMANDS[$index].name, context)?;)*
         }};
     }
-    register!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17);
+    register!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23);
     Ok(())
 }
 
@@ -51,7 +52,8 @@ struct Running(Mutex<State>);
 enum State {
     Waiting,
     Rows(std::vec::IntoIter<Vec<Value>>),
-    Steps(Box<dyn FnMut() -> Result<Vec<Vec<Value>>, Error> + Send>),
+    /// The step, and rows of the last one that a chunk had no room for.
+    Steps(Box<dyn FnMut() -> Result<Vec<Vec<Value>>, Error> + Send>, std::vec::IntoIter<Vec<Value>>),
 }
 
 impl<const N: usize> VTab for Slot<N> {
@@ -107,6 +109,7 @@ impl<const N: usize> VTab for Slot<N> {
             ParameterType::Boolean => LogicalTypeId::Boolean.into(),
             ParameterType::Integer => LogicalTypeId::Bigint.into(),
             ParameterType::TextList => LogicalTypeHandle::list(&LogicalTypeId::Varchar.into()),
+            ParameterType::Interval => LogicalTypeId::Interval.into(),
         };
         Some(Self::COMMAND.named.iter().map(|named| (named.name.to_owned(), parameter_type(named.kind))).collect())
     }
@@ -116,13 +119,18 @@ fn next_rows(command: &Command, bound: &Bound, state: &mut State) -> Result<Vec<
     if matches!(state, State::Waiting) {
         *state = match (command.run)(&bound.context, &bound.arguments)? {
             Output::Rows(rows) => State::Rows(rows.into_iter()),
-            Output::Steps(steps) => State::Steps(steps),
+            Output::Steps(steps) => State::Steps(steps, Vec::new().into_iter()),
         };
     }
     match state {
         State::Waiting => Ok(Vec::new()),
         State::Rows(rows) => Ok(rows.take(CHUNK).collect()),
-        State::Steps(step) => step(),
+        State::Steps(step, rest) => {
+            if rest.len() == 0 {
+                *rest = step()?.into_iter();
+            }
+            Ok(rest.take(CHUNK).collect())
+        }
     }
 }
 
@@ -132,6 +140,7 @@ fn column_type(kind: ColumnType) -> LogicalTypeHandle {
         ColumnType::Boolean => LogicalTypeId::Boolean.into(),
         ColumnType::Integer => LogicalTypeId::Bigint.into(),
         ColumnType::Timestamp => LogicalTypeId::TimestampTZ.into(),
+        ColumnType::Interval => LogicalTypeId::Interval.into(),
         ColumnType::TextList => LogicalTypeHandle::list(&LogicalTypeId::Varchar.into()),
         ColumnType::TableColumns => LogicalTypeHandle::list(&LogicalTypeHandle::struct_type(&[
             ("name", LogicalTypeId::Varchar.into()),
@@ -144,6 +153,7 @@ fn column_type(kind: ColumnType) -> LogicalTypeHandle {
 fn argument(kind: ParameterType, value: &DuckValue) -> Argument {
     match kind {
         ParameterType::Text => Argument::Text(value.to_string()),
+        ParameterType::Interval => Argument::Interval(value.to_string()),
         ParameterType::Boolean => Argument::Boolean(value.to_bool()),
         ParameterType::Integer => Argument::Integer(value.to_int64()),
         ParameterType::TextList => {
@@ -171,6 +181,10 @@ fn write_chunk(chunk: &mut DataChunkHandle, columns: &[Column], rows: &[Vec<Valu
             }),
             ColumnType::Integer | ColumnType::Timestamp => write_fixed(chunk, index, values, |value| match value {
                 Value::Integer(number) | Value::Timestamp(number) => Some(*number),
+                _ => None,
+            }),
+            ColumnType::Interval => write_fixed(chunk, index, values, |value| match value {
+                Value::Interval(micros) => Some(ffi::duckdb_interval { months: 0, days: 0, micros: *micros }),
                 _ => None,
             }),
             ColumnType::TextList => write_text_lists(chunk, index, values.collect()),

@@ -58,9 +58,7 @@ pub enum StoreError {
         key: String,
         /// The status of the answer: 409 when a host's checks of a push failed, 413 when it takes nothing so large.
         status: u16,
-        /// The store's own word for the reason, where it gives one.
-        code: Option<String>,
-        /// The reason, in the store's words where it gives any.
+        /// The reason, in the store's words where it gives any, its code in brackets.
         reason: String,
     },
     /// Anything else: unreachable, timed out, an answer that makes no sense. A write may or may not have happened.

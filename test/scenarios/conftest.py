@@ -13,7 +13,7 @@ import pytest
 
 import layout
 import places
-import repository
+import repository as repositories
 import session
 import story
 from session import quoted
@@ -132,12 +132,17 @@ def built():
     assert layout.extension().exists(), f"{layout.extension()} is not there; run `make` first"
 
 
+def clear(patch):
+    """Takes the machine's settings out of the environment."""
+    for name in list(os.environ):
+        if name.startswith(FOREIGN):
+            patch.delenv(name)
+
+
 @pytest.fixture(autouse=True)
 def bare(tmp_path_factory, monkeypatch):
     """An empty working directory and home, and none of the machine's settings. Gives the working directory."""
-    for name in list(os.environ):
-        if name.startswith(FOREIGN):
-            monkeypatch.delenv(name)
+    clear(monkeypatch)
     monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
     monkeypatch.setenv("FDL_AUTHOR", AUTHOR)
     work = tmp_path_factory.mktemp("work")
@@ -175,11 +180,62 @@ def open_session(connect):
     return lambda *arguments, **named: story.Session(connect(*arguments, **named))
 
 
-@pytest.fixture(params=list(places.PLACES))
-def repository(request, bare, monkeypatch):
+def pytest_generate_tests(metafunc):
+    """A story plays in a folder; one with the mark `everywhere` in every kind of place."""
+    if "repository" in metafunc.fixturenames:
+        everywhere = metafunc.definition.get_closest_marker("everywhere")
+        metafunc.parametrize("repository", places.PLACES if everywhere else places.PLACES[:1], indirect=True)
+
+
+@pytest.fixture(scope="session")
+def moto():
+    """An S3 for all tests, each of which takes a bucket of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        clear(patch)
+        server = places.Moto()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def host(tmp_path_factory, built):
+    """A process that serves the folders of all tests, each at an address of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        clear(patch)
+        patch.chdir(tmp_path_factory.mktemp("host"))
+        process = places.Host(HOME=str(tmp_path_factory.mktemp("host-home")))
+    yield process
+    process.close()
+
+
+@pytest.fixture
+def new_place(request, bare, monkeypatch):
+    """`new_place("s3")` gives an empty place of that kind, and puts what its sessions need into the environment."""
+    made = []
+
+    def make(kind, **options):
+        path = bare.parent / f"{bare.name}-repository{len(made) or ''}"
+        if kind == "folder":
+            place = places.Folder(path)
+        elif kind == "s3":
+            moto = request.getfixturevalue("moto")
+            place = places.S3(moto.endpoint, moto.bucket())
+        else:
+            place = places.Http(request.getfixturevalue("host"), path, **options)
+        made.append(place)
+        for name, value in place.variables.items():
+            monkeypatch.setenv(name, value)
+        return place
+
+    yield make
+    for place in made:
+        place.close()
+
+
+@pytest.fixture
+def repository(request, new_place):
     """A repository that fdl_init has just started. The stories use nothing but this to say where it is."""
-    place = places.PLACES[request.param](bare.parent / f"{bare.name}-repository")
-    monkeypatch.setenv(story.SETUP, place.setup)
+    place = new_place(request.param)
     connection = session.connect()
     connection.execute(f"CALL fdl_init({quoted(place.location)})")
     connection.close()
@@ -187,11 +243,28 @@ def repository(request, bare, monkeypatch):
 
 
 @pytest.fixture
+def place(new_place):
+    """An open host whose writers hold the token that is in FDL_TOKEN, with an empty folder."""
+    return new_place("http")
+
+
+@pytest.fixture
+def writer(place, open_session):
+    """A session that has published one version of the table t, tagged v1."""
+    session = open_session()
+    session.fdl("init", place.location)
+    session.checkout(place.location)
+    session("CREATE TABLE lake.t AS SELECT range AS a FROM range(10)")
+    session.first = session.publish("one", tag="v1")["new_version"]
+    return session
+
+
+@pytest.fixture
 def in_another_process_nothing_differs(python, repository):
     """Asserts that a version, attached in a process of its own, holds what the working catalog holds."""
 
     def check(attach_sql, ref=None):
-        code = f"from story import *\nsay(published_differs({repository.location!r}, {attach_sql!r}, {ref!r}))"
+        code = f"from story import *\nsay(published_differs({repository.location!r}, {repository.setup!r}, {attach_sql!r}, {ref!r}))"
         assert python(code).rows == []
 
     return check
@@ -220,11 +293,11 @@ def repository_template(tmp_path_factory, built):
     folder = tmp_path_factory.mktemp("template")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FDL_AUTHOR", AUTHOR)
-        repository.build(folder)
+        repositories.build(folder)
     return folder
 
 
 @pytest.fixture
 def repo(repository_template, bare):
     """A repository of two versions, `repo` in the working directory, with tags v1 and v2."""
-    return repository.Repo(repository_template)
+    return repositories.Repo(repository_template)

@@ -4,15 +4,11 @@ The tests use it, and so does the code that they run in child processes (`from s
 """
 
 import json
-import os
 import time
 from pathlib import Path
 
 import session as plain
 from session import quoted
-
-# SQL that every session of a story runs first; a place that needs secrets puts them there.
-SETUP = "STORY_SETUP"
 
 
 class Session:
@@ -20,8 +16,6 @@ class Session:
 
     def __init__(self, connection=None):
         self.connection = connection or plain.connect()
-        if os.environ.get(SETUP):
-            self.connection.execute(os.environ[SETUP])
 
     def __call__(self, sql):
         return plain.rows(self.connection, sql)
@@ -142,11 +136,12 @@ def differences(session, left, right):
     return found
 
 
-def published_differs(repository, working_sql, ref=None):
+def published_differs(repository, setup, working_sql, ref=None):
     """For a child process: how the published version differs from the working catalog that `working_sql` attaches as `lake`."""
     reader = Session()
     reader("LOAD ducklake")
     reader("LOAD sqlite_scanner")
+    reader(setup)
     reader(working_sql)
     reader.fdl("attach", repository, alias="published", ref=ref)
     return differences(reader, "lake", "published")

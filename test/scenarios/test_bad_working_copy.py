@@ -59,13 +59,9 @@ def test_a_name_that_is_taken(connect, repo, call, alias):
     assert connection.execute("FROM taken.t").fetchall() == [(1,)]
 
 
-@pytest.mark.parametrize("path", ["no/such/folder/x.sqlite", "", ".", "..", "/", "repo", "repo/fdl.json", "x\x00y"])
+@pytest.mark.parametrize("path", ["no/such/folder/x.sqlite", "", ".", "..", "/", "repo", "repo/fdl.json"])
 def test_paths_that_will_not_do(connect, repo, path):
-    if "\x00" in path:
-        message = error_of(connect(), "CALL fdl_checkout('repo', alias := 'x', path := 'x' || chr(0) || 'y')")
-        assert "[FDL-" in message and "Hint:" in message
-    else:
-        refused(connect(), f"CALL fdl_checkout('repo', alias := 'x', path := {quoted(path)})", ("FDL-BAD-ARGUMENT", "FDL-EXISTS", "FDL-NOT-FOUND", "FDL-STORE"))
+    refused(connect(), f"CALL fdl_checkout('repo', alias := 'x', path := {quoted(path)})", ("FDL-BAD-ARGUMENT", "FDL-EXISTS", "FDL-NOT-FOUND", "FDL-STORE"))
 
 
 @pytest.mark.parametrize("alias", ["", " ", "a" * 5000])

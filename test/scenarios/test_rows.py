@@ -239,6 +239,7 @@ def test_names_of_schemas_tables_columns_and_views(lake, in_another_process_noth
         assert row["path"] in repository.keys(), row
 
 
+@pytest.mark.everywhere
 def test_views_macros_comments_defaults_and_constraints(lake, open_session, in_another_process_nothing_differs, repository):
     for statement in (
             "CREATE TABLE lake.t (a INTEGER DEFAULT 5, b VARCHAR NOT NULL DEFAULT 'x''y', c DATE DEFAULT DATE '2026-01-01', d DECIMAL(9,2) DEFAULT 1.25)",
@@ -270,6 +271,7 @@ PARTITIONS = ["plain", "with space", "a/b", "..", ".", "100%", "%2F", "日本", 
               "q?x#y&z", "back\\slash", "dot.", "new\nline", "'quote'", "x" * 150]
 
 
+@pytest.mark.everywhere
 def test_partitions(lake, open_session, in_another_process_nothing_differs, repository):
     listed = ", ".join(f"({quoted(value)})" for value in PARTITIONS)
     lake("CREATE TABLE lake.p (part VARCHAR, day DATE, n INTEGER)")
@@ -304,6 +306,7 @@ def test_partitions(lake, open_session, in_another_process_nothing_differs, repo
     assert other.value("SELECT count(*) FROM lake.p") == count
 
 
+@pytest.mark.everywhere
 def test_a_partition_value_that_would_leave_the_folder_for_one_who_decodes_it(lake, repository):
     """`part=..%2F..%2Fup` stays inside for us, not for everybody who reads the key: docs/format.md section 1 refuses it."""
     lake("CREATE TABLE lake.p (part VARCHAR, n INTEGER)")

@@ -224,6 +224,7 @@ def test_values_that_equal_without_being_the_same(lake, look):
     assert lake.value("SELECT d::VARCHAR FROM lake.f") == "-0.0"
 
 
+@pytest.mark.everywhere
 def test_rebuild_upon_rebuild(lake, look, open_session, repository, in_another_process_nothing_differs):
     """What was restored is rebuilt, written to, deleted from and published again, and equals every time."""
     make_tables(lake, range(3))
@@ -335,3 +336,17 @@ def test_a_rebuild_of_a_table_with_a_file_that_was_added(lake, look, open_sessio
     other("CREATE TABLE lake.keep AS FROM lake.t; DELETE FROM lake.t; INSERT INTO lake.t FROM lake.keep ORDER BY a DESC; DROP TABLE lake.keep")
     assert other.fdl("commit", "lake", message="same")["committed"] is False
     in_another_process_nothing_differs(sql)
+
+
+@pytest.mark.parametrize("column", ["__fdl_weight", "weight", "rowid2", "COUNT", "a b", "filename"])
+def test_a_column_of_any_name(lake, look, column):
+    lake(f'CREATE TABLE lake.t AS SELECT 1 AS "{column}", 2 AS other')
+    lake.publish("first")
+    look.require_no_version("CREATE OR REPLACE TABLE lake.t AS FROM lake.t")
+
+
+def test_types_that_are_not_compared_every_day(lake, look):
+    lake("""CREATE TABLE lake.t AS SELECT {'a': [1, NULL]}::VARIANT AS v, '{"b": 1}'::JSON AS j, 'POINT(1 2)'::GEOMETRY AS g, MAP {1: NULL::BLOB} AS m""")
+    lake.publish("first")
+    look.require_no_version("CREATE OR REPLACE TABLE lake.t AS FROM lake.t")
+    look.require_version("CREATE OR REPLACE TABLE lake.t AS SELECT {'a': [2, NULL]}::VARIANT AS v, * EXCLUDE (v) FROM lake.t")

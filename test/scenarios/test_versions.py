@@ -55,7 +55,7 @@ def test_errors_are_the_same(python, repo, version):
     code = """
 from repository import error_of
 c = connect()
-calls = ["fdl_log('nowhere')", "fdl_url('repo', ref := 'gone')", "fdl_tag('repo', name := 'v1')", "fdl_branch('repo', name := '../x')", "fdl_init('s3://bucket/x')",
+calls = ["fdl_log('nowhere')", "fdl_url('repo', ref := 'gone')", "fdl_tag('repo', name := 'v1')", "fdl_branch('repo', name := '../x')", "fdl_init('gs://bucket/x')",
          "fdl_delete_ref('repo', ref := 'refs/heads/main')", "fdl_status('nothing')", "fdl_commit('memory')", "fdl_log(NULL)"]
 print(json.dumps([error_of(c, f"CALL {call}") for call in calls]))
 """

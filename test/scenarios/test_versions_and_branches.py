@@ -36,6 +36,7 @@ def require_one_chain(entries):
     assert parents == [entry["version"] for entry in entries[1:]] + [None]
 
 
+@pytest.mark.everywhere
 def test_of_two_writers_one_wins_and_the_other_applies_its_change_again(lake, python, repository):
     first = log_of(lake, repository.location)[0]["version"]
     race = """
@@ -110,6 +111,7 @@ say({{"tries": tries}})
     assert [entry["rows"] for entry in entries] == [6, 5, 4, 3, 2, 1]
 
 
+@pytest.mark.everywhere
 def test_branches_and_tags(lake, open_session, repository):
     where = repository.location
     main = log_of(lake, where)[0]["version"]
@@ -146,6 +148,7 @@ def test_branches_and_tags(lake, open_session, repository):
     lake.refused(call("attach", where, ref="dev/new"), "FDL-NOT-FOUND")
 
 
+@pytest.mark.everywhere
 def test_a_push_that_cannot_make_its_tag_pushes_nothing(lake, repository):
     lake.fdl("tag", repository.location, name="v1")
     before = log_of(lake, repository.location)[0]["version"]
@@ -157,6 +160,7 @@ def test_a_push_that_cannot_make_its_tag_pushes_nothing(lake, repository):
     assert rows_of(lake, "v2", repository) == [0, 1]
 
 
+@pytest.mark.everywhere
 def test_push_to_a_new_branch(lake, open_session, repository):
     """Work that lost the race goes to a branch beside."""
     where = repository.location
@@ -184,13 +188,15 @@ def test_push_to_a_new_branch(lake, open_session, repository):
     assert rows_of(lake, "main", repository) == [0, 1]
 
 
+@pytest.mark.everywhere
 def test_a_tag_or_a_version_is_checked_out_and_pushed_to_a_branch(lake, open_session, repository):
     where = repository.location
     first = log_of(lake, where)[0]["version"]
     lake.fdl("tag", where, name="v1")
     lake("INSERT INTO lake.t VALUES (1)")
     second = lake.publish("second")["new_version"]
-    for number, ref in enumerate(("v1", first, first[:13], "main~1")):
+    # Where nothing can be listed, nobody can say what an ID begins with.
+    for number, ref in enumerate(("v1", first, first if repository.kind == "http" else first[:13], "main~1")):
         other = open_session()
         made = other.checkout(where, ref=ref, path=f"old{number}.sqlite")
         assert made["version"] == first
@@ -211,6 +217,7 @@ def test_a_tag_or_a_version_is_checked_out_and_pushed_to_a_branch(lake, open_ses
     assert rows_of(lake, "main", repository) == [0, 1, 2]
 
 
+@pytest.mark.everywhere
 def test_several_commits_then_one_push(lake, repository):
     where = repository.location
     base = log_of(lake, where)[0]["version"]
@@ -237,6 +244,7 @@ def test_several_commits_then_one_push(lake, repository):
     assert lake.fdl("push", "lake")["outcome"] == "up to date"
 
 
+@pytest.mark.everywhere
 def test_commit_in_one_process_and_push_in_another(python, open_session, repository):
     how = {"location": repository.location, "path": "work.sqlite"}
     commit = "s('CREATE TABLE lake.t AS SELECT 7 AS who')\nsay(s.fdl('commit', 'lake', message='made here', author='A <a@example.org>'))"
@@ -311,12 +319,14 @@ say(answers)
     assert elsewhere.wait().rows == [[{"who": 0, "place": "here"}], [{"who": 0}], [{"who": 0}, {"who": 5}], [{"a": "u"}]]
 
 
-def test_a_reader_always_sees_a_complete_version_while_twenty_are_pushed(lake, open_session, python, repository):
+@pytest.mark.everywhere
+def test_a_reader_always_sees_a_complete_version_while_others_are_pushed(lake, open_session, python, repository):
     lake("CREATE TABLE lake.n AS SELECT 0 AS n; CREATE TABLE lake.pairs AS SELECT 0 AS a WHERE false")
     lake.publish("ready")
-    how = {"location": repository.location, "path": "writer.sqlite"}
+    count = 20 if repository.kind == "folder" else 6
+    how = {"location": repository.location, "path": "writer.sqlite", "count": count}
     writer = python.start((WRITER + """
-for n in range(1, 21):
+for n in range(1, {count} + 1):
     # Version n says so in one table, has n rows in the second and 10 rows, all n, in the third.
     s(f"UPDATE lake.n SET n = {{n}}")
     s(f"INSERT INTO lake.pairs VALUES ({{n}})")
@@ -326,6 +336,7 @@ signal("done")
 """).format(**how))
     reader, fresh = open_session(), open_session()
     fresh("LOAD ducklake")
+    fresh(repository.setup)
     seen, kept, last = [], {}, False
     while not last:
         last = writer.popen.poll() is not None
@@ -344,11 +355,11 @@ signal("done")
             assert fresh.value(f"FROM {kept[n]}.n") == n
     result = writer.wait()
     assert result.rc == 0, result
-    assert seen[-1] == 20 and len(set(seen)) > 3, seen
+    assert seen[-1] == count and len(set(seen)) > min(3, count // 3), seen
     for n, alias in kept.items():
         assert fresh.value(f"FROM {alias}.n") == n
         assert fresh.value(f"SELECT count(*) FROM {alias}.pairs") == n
-    assert len(log_of(reader, repository.location)) == 22
+    assert len(log_of(reader, repository.location)) == count + 2
 
 
 def test_calls_by_alias_by_path_and_by_quoted_names(open_session, repository):

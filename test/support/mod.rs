@@ -226,11 +226,11 @@ pub fn interleave<T>(
     let mut done: Vec<Option<T>> = futures.iter().map(|_| None).collect();
     let mut context = Context::from_waker(Waker::noop());
     for next in schedule.iter().copied().chain((0..count).cycle().take(100_000)) {
-        let next = next % count;
-        if done[next].is_none()
-            && let Poll::Ready(value) = futures[next].as_mut().poll(&mut context)
+        let (Some(slot), Some(future)) = (done.get_mut(next % count), futures.get_mut(next % count)) else { continue };
+        if slot.is_none()
+            && let Poll::Ready(value) = future.as_mut().poll(&mut context)
         {
-            done[next] = Some(value);
+            *slot = Some(value);
         }
         after();
         if done.iter().all(Option::is_some) {

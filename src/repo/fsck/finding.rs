@@ -42,6 +42,9 @@ pub enum Code {
     HeldExpired,
     /// files.json and the catalog do not name the same files.
     Files,
+    /// A data file cannot be read through, or holds other rows than its size and the catalog say. Found by whoever can
+    /// read Parquet.
+    Content,
     /// A file lies where none may be.
     Stray,
     /// refs.json is not up to date.
@@ -60,6 +63,7 @@ impl fmt::Display for Code {
             Self::Parent => "parent",
             Self::HeldExpired => "held-expired",
             Self::Files => "files",
+            Self::Content => "content",
             Self::Stray => "stray",
             Self::Lag => "lag",
             Self::Unfinished => "unfinished",

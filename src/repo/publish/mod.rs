@@ -25,6 +25,9 @@ use decide::{Start, start};
 /// When a push took longer than this, its data files are looked at again before the ref is moved.
 const LONG: TimeDelta = TimeDelta::hours(1);
 
+/// Data files older than this may be taken for garbage at any moment, whatever the grace period.
+const YOUNG: TimeDelta = TimeDelta::days(1);
+
 /// How often the ref is written while nobody else moves it.
 const ATTEMPTS: usize = 3;
 
@@ -93,13 +96,26 @@ pub struct PushReport {
 /// - [`RepoError::NameTaken`], [`RepoError::WrongKind`]; [`RepoError::Expired`] and [`RepoError::Withdrawn`] for a new
 ///   branch on a version that is gone.
 pub async fn publish(repository: &Repository, push: &Push<'_>, clock: &dyn Clock) -> Result<PushReport, RepoError> {
+    // The state that the branch is moved from is read before anything is written.
+    let held = read_ref(repository.store(), &push.reference).await?;
+    publish_from(repository, push, held, clock).await
+}
+
+/// [`publish`] from what the branch was just found to hold, for a caller that reads it at the same time as something else.
+///
+/// # Errors
+/// Those of [`publish`].
+pub async fn publish_from(
+    repository: &Repository,
+    push: &Push<'_>,
+    held: Option<Held>,
+    clock: &dyn Clock,
+) -> Result<PushReport, RepoError> {
     let store = repository.store();
     if push.reference.kind() != RefKind::Branch {
         return Err(RepoError::WrongKind { reference: push.reference.clone(), wanted: RefKind::Branch });
     }
     local::check_chain(push.chain)?;
-    // The state that the branch is moved from is read before anything is written.
-    let held = read_ref(store, &push.reference).await?;
     let old = held.as_ref().map(|held| held.version);
     let ids: Vec<VersionId> = push.chain.iter().map(LocalVersion::id).collect();
     let base = push.chain.first().map_or(push.base, |first| first.record.parent());
@@ -204,7 +220,11 @@ impl Work<'_> {
         let (there, chain) = push.chain.split_at_checked(self.skip).unwrap_or_default();
         let base = chain.first().map_or(self.base, |version| version.record.parent());
         if self.held.is_none() {
-            self.check_new_branch(base).await?;
+            check_free(store, &push.reference).await?;
+        }
+        // What the branch holds is live; another version to build on may have been taken away, with its files.
+        if let Some(base) = base.filter(|base| Some(*base) != self.old() && there.is_empty()) {
+            read_live(store, base).await?;
         }
         let (new, kept) = match there.last() {
             Some(version) => send::new_files(chain, Some(&version.files))?,
@@ -214,7 +234,7 @@ impl Work<'_> {
         let sent = send::data_files(store, data_dir, &push.data, &new).await?;
         send::contents(store, chain).await?;
         send::records(store, chain).await?;
-        self.look_again(began, clock, &new).await?;
+        self.look_again(began, clock, sent.oldest, &new).await?;
         let moved = self.move_ref().await?;
         let mut notes = Vec::new();
         let outcome = match moved {
@@ -245,16 +265,6 @@ impl Work<'_> {
         self.held.as_ref().map(|held| held.version)
     }
 
-    /// A new branch needs a free name, and a version to build on that is still there.
-    async fn check_new_branch(&self, base: Option<VersionId>) -> Result<(), RepoError> {
-        let store = self.repository.store();
-        check_free(store, &self.push.reference).await?;
-        if let Some(base) = base {
-            read_live(store, base).await?;
-        }
-        Ok(())
-    }
-
     /// The data files to settle. When those of the base are not known, all are.
     async fn new_files(
         &self,
@@ -271,8 +281,16 @@ impl Work<'_> {
         send::new_files(chain, files.as_ref())
     }
 
-    async fn look_again(&self, began: DateTime<Utc>, clock: &dyn Clock, new: &[StoredFile]) -> Result<(), RepoError> {
-        if clock.now() - began <= LONG {
+    /// Data files that no version names yet are safe from a gc while they are young.
+    async fn look_again(
+        &self,
+        began: DateTime<Utc>,
+        clock: &dyn Clock,
+        oldest: Option<DateTime<Utc>>,
+        new: &[StoredFile],
+    ) -> Result<(), RepoError> {
+        let young = oldest.is_none_or(|written| began - written <= YOUNG);
+        if young && clock.now() - began <= LONG {
             return Ok(());
         }
         send::still_there(self.repository.store(), new).await

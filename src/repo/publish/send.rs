@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use bytes::Bytes;
+use chrono::{DateTime, Utc};
 use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::format::{DataDir, Files, StoredFile, layout};
@@ -32,6 +33,8 @@ pub(super) struct Sent {
     pub(super) files: u64,
     pub(super) bytes: u64,
     pub(super) skipped: u64,
+    /// When the oldest of the files that were in place was written.
+    pub(super) oldest: Option<DateTime<Utc>>,
 }
 
 /// The data files that these versions name and `base` does not, each once, and how many the others are.
@@ -70,11 +73,16 @@ pub(super) async fn data_files(
 async fn settle(store: &dyn Store, files: &[StoredFile]) -> Result<Sent, RepoError> {
     stream::iter(files.iter().cloned())
         .map(|file| async move {
-            check_size(&file, store.settle(&file.key).await.map(|meta| meta.size))?;
-            Ok(file.size)
+            let settled = store.settle(&file.key).await;
+            let written = settled.as_ref().ok().map(|meta| meta.last_modified);
+            check_size(&file, settled.map(|meta| meta.size))?;
+            Ok((file.size, written))
         })
         .buffer_unordered(CONCURRENT)
-        .try_fold(Sent::default(), |all, size| async move { Ok(all.and_sent(size)) })
+        .try_fold(Sent::default(), |all, (size, written)| async move {
+            let oldest = [all.oldest, written].into_iter().flatten().min();
+            Ok(Sent { oldest, ..all.and_sent(size) })
+        })
         .await
 }
 

@@ -46,9 +46,6 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     lake::load_extensions(&connection)?;
     let (opened, catalog) = fetch(context, &repository, &resolved, cache)?;
     let data_path = repository.data_path();
-    if let Some(file) = &catalog.file {
-        lake::check_catalog(&connection, file, &repository.settings().data_dir)?;
-    }
     let location = repository.store().location();
     let attached = place.published.as_ref().map(|published| published.alias.clone());
     let given = arguments.text("alias").map(str::to_owned);
@@ -58,14 +55,15 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
         database.file().and_then(|file| published(context, database, &file)).is_some_and(|it| it.repository == location)
     };
     place.access.let_duckdb_read(context, &connection)?;
+    let place = catalog.file.clone().unwrap_or_else(|| PathBuf::from(&catalog.place));
+    lake::check_catalog(&connection, &place, &repository.settings().data_dir)
+        .map_err(|error| explain_format(&connection, &opened.record, error.into()))?;
     lake::free_alias(&connection, &alias, of_this_repository)?;
     lake::attach_version(&connection, &catalog.place, &alias, &data_path)
         .map_err(|error| explain_format(&connection, &opened.record, error.into()))?;
-    if let Some(catalog) = catalog.file {
-        let (repository, version) = (location.to_owned(), opened.record.id);
-        let reference = resolved.reference.clone().filter(|_| revision.back == 0);
-        context.remember_attached(Published { alias: alias.clone(), catalog, repository, version, reference });
-    }
+    let (repository, version) = (location.to_owned(), opened.record.id);
+    let reference = resolved.reference.clone().filter(|_| revision.back == 0);
+    context.remember_attached(Published { alias: alias.clone(), catalog: place, repository, version, reference });
     Ok(Output::row([
         Value::from(alias.as_str()),
         Value::from(opened.record.id.to_string()),
@@ -129,6 +127,9 @@ fn fetch(
         return Ok((opened, Catalog { place: catalog_place(repository, id), file: here }));
     };
     let folder = cache_folder(repository)?;
+    if let Some(found) = cached(context, repository, resolved, &folder)? {
+        return Ok(found);
+    }
     let part = tempfile::Builder::new().prefix(".part-").tempdir_in(&folder).map_err(|e| io("create", &folder, e))?;
     let copied = part.path().join(layout::CATALOG);
     let target = CatalogTarget { path: &copied, max_size };
@@ -137,11 +138,28 @@ fn fetch(
         return Ok((opened, Catalog { place: catalog_place(repository, id), file: None }));
     }
     let file = folder.join(format!("{id}-{}.duckdb", opened.record.sha256));
-    if !file.exists() {
-        fs::rename(&copied, &file).map_err(|source| io("write", &file, source))?;
-    }
-    require_hash(&file, &opened)?;
+    fs::rename(&copied, &file).map_err(|source| io("write", &file, source))?;
     Ok((opened, Catalog { place: file.to_string_lossy().into_owned(), file: Some(file) }))
+}
+
+/// A catalog of the version that is in the cache and has the hash of its record. A damaged one is fetched again.
+fn cached(
+    context: &Context,
+    repository: &Repository,
+    resolved: &Resolved,
+    folder: &Path,
+) -> Result<Option<(Opened, Catalog)>, Error> {
+    let begins = format!("{}-", resolved.version()?);
+    let names = fs::read_dir(folder).map_err(|source| io("read", folder, source))?;
+    let known = names.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with(&begins));
+    if !known {
+        return Ok(None);
+    }
+    let opened = context.block_on(repo::open_version(repository.store(), resolved, None))??;
+    let file = folder.join(format!("{begins}{}.duckdb", opened.record.sha256));
+    let whole = Sha256::of_file(&file).is_ok_and(|(found, _)| found == opened.record.sha256);
+    let place = file.to_string_lossy().into_owned();
+    Ok(whole.then_some((opened, Catalog { place, file: Some(file) })))
 }
 
 fn require_hash(file: &Path, opened: &Opened) -> Result<(), Error> {

@@ -5,8 +5,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::{column, flag, text};
-use crate::engine::Connection;
-use crate::format::{DataDir, Record, RefKind, Revision, VersionId, layout};
+use crate::engine::{Connection, literal};
+use crate::format::{DataDir, Record, RefKind, Revision, Sha256, VersionId, layout};
 use crate::lake::{self, Checkout, Database, LakeError, LatestSnapshot, Thaw, WorkingCopy};
 use crate::repo::{self, CatalogTarget, Repository, Resolved};
 use crate::sql::access::{self, Access};
@@ -47,8 +47,8 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     lake::load_extensions(&connection)?;
     access.let_duckdb_read(context, &connection)?;
 
-    let before = latest(&connection, &file)?;
     let copy = WorkingCopy::lock(&file)?;
+    let before = latest(&connection, &file)?;
     let old = copy.checkout(before.as_ref().and_then(|latest| latest.checkout.as_deref()));
     if before.is_some() {
         lake::require_no_transaction(&connection, &file)?;
@@ -56,7 +56,11 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     let force = arguments.boolean("force");
     let old = match old {
         Ok(old) => Some(old),
-        Err(LakeError::NotACheckout { .. }) if before.is_none() => None,
+        Err(_) if before.is_none() && !force && !copy.unpushed().is_empty() => {
+            let what = "versions that are not pushed, although the catalog itself is gone".to_owned();
+            return Err(LakeError::Dirty { path: file, what }.into());
+        }
+        Err(_) if before.is_none() => None,
         Err(LakeError::Corrupt { .. }) if force => None,
         Err(LakeError::NotACheckout { .. }) => return Err(LakeError::ForeignFile { path: file }.into()),
         Err(error) => return Err(error.into()),
@@ -69,7 +73,7 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     }
     let is_ours = |database: &Database| database.file().as_deref() == Some(file.as_path());
     if arguments.boolean_or("attach", true) {
-        lake::free_alias(&connection, &alias, is_ours)?;
+        lake::require_free_alias(&connection, &alias, is_ours)?;
     }
 
     data.make()?;
@@ -98,12 +102,33 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
             data_path: &data_path,
             published_at: checkout.published_at.as_deref(),
             checkout: &checkout.mark,
-            after: before.map(|latest| (latest.snapshot, latest.schema_version)),
+            after: before.as_ref().map(|latest| (latest.snapshot, latest.schema_version)),
         },
     )?;
-    copy.replace(&catalog, old.as_ref(), &checkout)?;
+    let attach = arguments.boolean_or("attach", true);
+    if attach {
+        lake::free_alias(&connection, &alias, is_ours)?;
+    }
+    // What was committed by others since the look at it must not go unseen.
+    let unchanged = || match &before {
+        None => Ok(()),
+        Some(before) => {
+            lake::require_no_transaction(&connection, &file)?;
+            let now = lake::latest_snapshot(&connection, &file)?;
+            match now.as_ref() == Some(before) {
+                true => Ok(()),
+                false => Err(LakeError::InTransaction { path: file.clone() }),
+            }
+        }
+    };
+    let replaced = copy.replace(&catalog, old.as_ref(), &checkout, unchanged);
+    if let (Err(_), Some(old), true) = (&replaced, &old, attach) {
+        // The session goes on with what it had; the first error is the one to show.
+        let _ = lake::attach_working(&connection, &file, &alias, &old.data_path);
+    }
+    replaced?;
     data.forget_former_files()?;
-    if arguments.boolean_or("attach", true) {
+    if attach {
         lake::attach_working(&connection, &file, &alias, &data_path)?;
     }
     Ok(Output::row([
@@ -201,6 +226,12 @@ fn fetch_version(
     resolved: &Resolved,
     copy: &WorkingCopy,
 ) -> Result<Record, Error> {
+    // A version of its own that has landed is there already, and more of it than could be fetched.
+    let live = context.block_on(repo::open_version(repository.store(), resolved, None))??.record;
+    let kept = copy.version(live.id).join(layout::CATALOG);
+    if Sha256::of_file(&kept).is_ok_and(|(sha256, _)| sha256 == live.sha256) {
+        return Ok(live);
+    }
     let scratch = copy.scratch()?;
     let catalog = scratch.join(layout::CATALOG);
     let target = CatalogTarget { path: &catalog, max_size: u64::MAX };
@@ -231,7 +262,8 @@ fn require_clean(
     let file = copy.file().to_string_lossy().into_owned();
     let dirty = |what: String| {
         let error = Error::from(LakeError::Dirty { path: copy.file().to_owned(), what });
-        error.with_hint(format!("CALL fdl_push('{file}', message := '…') publishes it; force := true throws it away."))
+        let file = literal(&file);
+        error.with_hint(format!("CALL fdl_push({file}, message := '…') publishes it; force := true throws it away."))
     };
     if let Some(last) = old.local.last()
         && !landed(context, connection, access, old, *last)?
@@ -241,7 +273,7 @@ fn require_clean(
         return Err(dirty(format!("{versions} not pushed")));
     }
     let tip = old.tip().map(|id| copy.version(id));
-    if lake::uncommitted(connection, copy.file(), old, tip.as_deref(), true)?.changed {
+    if lake::uncommitted(connection, copy.file(), old, tip.as_deref(), lake::ReadRows::WhereDoubtful)?.changed {
         return Err(dirty("changes that are not committed".to_owned()));
     }
     Ok(())

@@ -13,7 +13,7 @@ use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Value};
 pub(super) const COMMAND: Command = Command {
     name: "fdl_init",
     positional: Some("repository"),
-    named: &[text("data_dir"), text("branch"), text("id"), texts("signers"), texts("catalog_formats")],
+    named: &[text("data_dir"), text("branch"), text("id"), texts("signers"), texts("catalog_formats"), text("token")],
     columns: &[
         column("repository", ColumnType::Text),
         column("id", ColumnType::Text),
@@ -37,7 +37,7 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     let formats = arguments.texts("catalog_formats").iter().map(|format| CatalogFormat::from_user(format));
     options.catalog_formats = formats.collect::<Result<_, _>>()?;
     let connection = context.connection()?;
-    let store = access::open(context, &connection, arguments.positional()?, None)?.store;
+    let store = access::open(context, &connection, arguments.positional()?, arguments.text("token"))?.store;
     drop(connection);
     let init = context.block_on(repo::init(store.as_ref(), options, &SystemRandom))??;
     Ok(Output::row([

@@ -52,12 +52,16 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     let refs = context.block_on(repo::list_refs(place.access.store.as_ref()))??.by_version();
     let options = LogOptions { max_count: left, totals: true, refs };
     let mut entries = Box::pin(repo::log(Arc::clone(&place.access.store), start, options));
-    let context = context.clone();
+    let (context, reference) = (context.clone(), resolved.reference);
     Ok(Output::Steps(Box::new(move || {
         if !first.is_empty() {
             return Ok(std::mem::take(&mut first));
         }
-        let read: Vec<LogEntry> = context.block_on(entries.by_ref().take(STEP).try_collect())??;
+        let read: Result<Vec<LogEntry>, RepoError> = context.block_on(entries.by_ref().take(STEP).try_collect())?;
+        let read = read.map_err(|error| match &reference {
+            Some(reference) => error.named_by(reference),
+            None => error,
+        })?;
         Ok(read.iter().map(published_row).collect())
     })))
 }

@@ -3,9 +3,15 @@
 mod attach;
 mod branch;
 mod checkout;
+mod clone;
 mod commit;
 mod delete_ref;
+mod diff;
+mod doctor;
+mod expire;
 mod files;
+mod fsck;
+mod gc;
 mod init;
 mod log;
 mod push;
@@ -19,10 +25,17 @@ mod tag;
 mod url;
 mod version;
 
-use super::{Column, ColumnType, Command, Error, Named, ParameterType};
+use std::path::Path;
+
+use chrono::TimeDelta;
+
+use super::{Arguments, Column, ColumnType, Command, Context, Error, Named, ParameterType};
+use crate::engine::literal;
+use crate::format::{DataDir, Files};
+use crate::lake::{self, LakeError};
 
 /// Every command of fdl.
-pub const COMMANDS: [&Command; 18] = [
+pub const COMMANDS: [&Command; 24] = [
     &init::COMMAND,
     &checkout::COMMAND,
     &attach::COMMAND,
@@ -37,6 +50,12 @@ pub const COMMANDS: [&Command; 18] = [
     &delete_ref::COMMAND,
     &tables::COMMAND,
     &files::COMMAND,
+    &diff::COMMAND,
+    &doctor::COMMAND,
+    &clone::COMMAND,
+    &expire::COMMAND,
+    &gc::COMMAND,
+    &fsck::COMMAND,
     &serve::COMMAND,
     &serving::COMMAND,
     &stop_serving::COMMAND,
@@ -59,8 +78,43 @@ const fn texts(name: &'static str) -> Named {
     Named { name, kind: ParameterType::TextList }
 }
 
+const fn interval(name: &'static str) -> Named {
+    Named { name, kind: ParameterType::Interval }
+}
+
 const fn column(name: &'static str, kind: ColumnType) -> Column {
     Column { name, kind }
+}
+
+/// A length of time that a call gives. DuckDB counts it out: a month has 30 days.
+fn duration(context: &Context, arguments: &Arguments, name: &str) -> Result<Option<TimeDelta>, Error> {
+    let Some(text) = arguments.interval(name) else {
+        return Ok(None);
+    };
+    let row = context.connection()?.row(&format!("SELECT epoch_us(CAST({} AS INTERVAL))", literal(text)))?;
+    match row.integer(0)? {
+        micros if micros >= 0 => Ok(Some(TimeDelta::microseconds(micros))),
+        _ => Err(Error::bad_argument(format!("{name} is {text}; it cannot be negative"))),
+    }
+}
+
+/// Lists the data files of catalogs by DuckDB, for the layer that has none.
+fn catalog_files(
+    context: &Context,
+    data_dir: &DataDir,
+) -> impl Fn(&Path) -> Result<Files, String> + Send + Sync + use<> {
+    let (engine, data_dir) = (context.engine().clone(), data_dir.clone());
+    move |catalog: &Path| {
+        let connection = engine.connection().map_err(|error| error.to_string())?;
+        lake::load_extensions(&connection).map_err(|error| error.to_string())?;
+        lake::check_catalog(&connection, catalog, &data_dir).map_err(|error| error.to_string())
+    }
+}
+
+/// A folder for copies that are made on the way.
+fn scratch() -> Result<tempfile::TempDir, Error> {
+    let made = tempfile::tempdir();
+    Ok(made.map_err(|source| LakeError::Io { action: "create", path: std::env::temp_dir(), source })?)
 }
 
 /// Signatures are part of the contract and not of this build: asking for one must not pass for having one.

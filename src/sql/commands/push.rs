@@ -2,12 +2,18 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures::future::join;
 
 use super::commit::{commit, note, open_copy};
 use super::{column, text};
+use crate::engine::literal;
 use crate::format::{Files, RefKind, RefName, VersionId, layout};
 use crate::lake::{self, Checkout, WorkingCopy};
-use crate::repo::{self, DataSource, Expected, LocalVersion, Push, PushOutcome, PushReport, RepoError, Repository};
+use crate::repo::{
+    self, DataSource, Expected, Held, LocalVersion, Push, PushOutcome, PushReport, RepoError, Repository,
+};
 use crate::sql::place::find_lake;
 use crate::sql::{Arguments, Code, ColumnType, Command, Context, Error, Output, Value};
 
@@ -36,7 +42,6 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     let (copy, mut checkout) = open_copy(&connection, &lake)?;
     let target = target(&checkout, arguments.text("ref"))?;
     let tag = arguments.text("tag").map(RefName::tag).transpose()?;
-    let repository = context.block_on(Repository::open(access.store))??;
 
     let mut notes = Vec::new();
     if arguments.text("message").is_some() {
@@ -44,14 +49,18 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     } else {
         lake::require_no_transaction(&connection, copy.file())?;
         let tip = checkout.tip().map(|id| copy.version(id));
-        if lake::uncommitted(&connection, copy.file(), &checkout, tip.as_deref(), false)?.changed {
+        if lake::uncommitted(&connection, copy.file(), &checkout, tip.as_deref(), lake::ReadRows::Never)?.changed {
             notes.push("the working catalog holds changes that are not committed; message := '…' commits them".into());
         }
     }
+    let store = Arc::clone(&access.store);
+    let (repository, held) =
+        context.block_on(join(Repository::open(access.store), repo::read_ref(store.as_ref(), &target)))?;
+    let (repository, held) = (repository?, held?);
     if let (Some(tag), Some(tip)) = (&tag, checkout.tip()) {
         require_free_tag(context, &repository, tag, tip)?;
     }
-    let report = push(context, &repository, &copy, &checkout, &target)
+    let report = push(context, &repository, &copy, &checkout, &target, held)
         .map_err(|error| explain_conflict(error, &checkout, lake.alias.as_deref(), copy.file()))?;
     notes.extend(report.notes.iter().cloned());
     if report.outcome != PushOutcome::Uploaded {
@@ -109,6 +118,7 @@ fn push(
     copy: &WorkingCopy,
     checkout: &Checkout,
     target: &RefName,
+    held: Option<Held>,
 ) -> Result<PushReport, Error> {
     let data_dir = &repository.settings().data_dir;
     let load = |id: &VersionId| LocalVersion::load(&copy.version(*id), data_dir);
@@ -116,7 +126,7 @@ fn push(
     // A branch that was not checked out is moved forward from wherever it is, and made where there is none.
     let elsewhere = checkout.reference.as_ref() != Some(target);
     let base = match elsewhere {
-        true => context.block_on(repo::read_ref(repository.store(), target))??.map(|held| held.version),
+        true => held.as_ref().map(|held| held.version),
         false => checkout.base,
     };
     let expected = base.map_or(Expected::Absent, Expected::Exactly);
@@ -133,7 +143,7 @@ fn push(
             None => DataSource::InPlace,
         },
     };
-    context.block_on(repo::publish(repository, &push, context.clock()))?.map_err(|error| match error {
+    context.block_on(repo::publish_from(repository, &push, held, context.clock()))?.map_err(|error| match error {
         RepoError::Conflict { reference, now: Some(now), .. } => {
             let builds_on = checkout.base.map_or_else(|| "nothing".to_owned(), |base| base.to_string());
             let sentence = format!("{} moved to {now} while your version builds on {builds_on}", reference.short());
@@ -148,15 +158,15 @@ fn explain_conflict(error: Error, checkout: &Checkout, alias: Option<&str>, file
     if error.code != Code::Conflict {
         return error;
     }
+    let file = literal(&file.to_string_lossy());
     let (alias, lake) = match alias {
-        Some(alias) => (format!("alias := '{alias}', "), alias.to_owned()),
-        None => (String::new(), file.display().to_string()),
+        Some(alias) => (format!("alias := {}, ", literal(alias)), literal(alias)),
+        None => (String::new(), file.clone()),
     };
     error.with_hint(format!(
-        "CALL fdl_checkout('{}', {alias}path := '{}', force := true) and apply your change again; until then \
-         CALL fdl_push('{lake}', ref := '<new branch>') publishes it beside.",
-        checkout.repository,
-        file.display()
+        "CALL fdl_checkout({}, {alias}path := {file}, force := true) and apply your change again; until then \
+         CALL fdl_push({lake}, ref := '<new branch>') publishes it beside.",
+        literal(&checkout.repository),
     ))
 }
 

@@ -1,12 +1,10 @@
 //! `fdl_serve(repository)`: serves a repository over HTTP, in the background.
 
-use std::path::Path;
 use std::sync::Arc;
 
-use super::{column, number, text};
-use crate::engine::Engine;
+use super::{catalog_files, column, number, text};
 use crate::format::DataDir;
-use crate::host::{CatalogFiles, Host, HostError, HostOptions, MoveRefs, Token};
+use crate::host::{Host, HostError, HostOptions, MoveRefs, Token};
 use crate::lake;
 use crate::repo::{RepoError, Repository};
 use crate::sql::place::of_call;
@@ -44,7 +42,10 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
         Err(RepoError::NotARepository { .. }) if options.write_token.is_some() => DataDir::default(),
         Err(error) => return Err(error.into()),
     };
-    options.catalog_files = catalog_files(context.engine().clone(), data_dir);
+    // Without ducklake in the session the host believes files.json.
+    if lake::load_extensions(&*context.connection()?).is_ok() {
+        options.catalog_files = Some(Arc::new(catalog_files(context, &data_dir)));
+    }
     let location = place.access.store.location().to_owned();
     let host = Host::start(place.access.store, options, context.runtime()?.handle())?;
     let (address, url) = (host.address().to_string(), host.url());
@@ -54,17 +55,6 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
 
 fn token(arguments: &Arguments, name: &str) -> Result<Option<Token>, Error> {
     Ok(arguments.text(name).map(Token::new).transpose()?)
-}
-
-/// Lets the host look into catalogs by DuckDB. Without ducklake in the session it believes files.json.
-fn catalog_files(engine: Engine, data_dir: DataDir) -> Option<Arc<CatalogFiles>> {
-    let connection = engine.connection().ok()?;
-    lake::load_extensions(&connection).ok()?;
-    drop(connection);
-    Some(Arc::new(move |catalog: &Path| {
-        let connection = engine.connection().map_err(|error| error.to_string())?;
-        lake::check_catalog(&connection, catalog, &data_dir).map_err(|error| error.to_string())
-    }))
 }
 
 impl From<HostError> for Error {

@@ -36,7 +36,8 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     let (access, lake) = find_lake(context, &connection, arguments)?;
     let checkout = &lake.checkout;
     let tip = checkout.tip().map(|id| lake::version_folder(&lake.file, id));
-    let uncommitted = lake::uncommitted(&connection, &lake.file, checkout, tip.as_deref(), true)?;
+    let uncommitted =
+        lake::uncommitted(&connection, &lake.file, checkout, tip.as_deref(), lake::ReadRows::WhereDoubtful)?;
     // A repository that is gone is not one whose branch was never made.
     context.block_on(Repository::open(Arc::clone(&access.store)))??;
     let remote = match &checkout.reference {

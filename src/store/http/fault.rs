@@ -35,11 +35,12 @@ pub(super) fn unwritten(key: &str, action: &'static str, answer: Answer) -> Stor
         300..=399 => failed(key, action, "the server sends writes to another address; use that one as the location"),
         408 | 429 => failed(key, action, answer),
         400..=499 => {
-            let reason = match &answer.message {
-                Some(message) => message.clone(),
-                None => answer.to_string(),
+            let reason = match (answer.message, answer.code) {
+                (Some(message), Some(code)) => format!("{message} ({code})"),
+                (Some(reason), None) | (None, Some(reason)) => reason,
+                (None, None) => format!("the answer was {status}"),
             };
-            StoreError::Rejected { key: key.to_owned(), status: status.as_u16(), code: answer.code, reason }
+            StoreError::Rejected { key: key.to_owned(), status: status.as_u16(), reason }
         }
         _ => failed(key, action, answer),
     }
@@ -75,11 +76,8 @@ mod tests {
     #[test]
     fn keeps_the_reason_of_a_host() {
         match unwritten("k", "write", answer(409)) {
-            StoreError::Rejected { key, status, code, reason } => {
-                assert_eq!(
-                    (key.as_str(), status, code.as_deref(), reason.as_str()),
-                    ("k", 409, Some("code"), "the reason")
-                );
+            StoreError::Rejected { key, status, reason } => {
+                assert_eq!((key.as_str(), status, reason.as_str()), ("k", 409, "the reason (code)"));
             }
             error => panic!("{error:?}"),
         }

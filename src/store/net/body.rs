@@ -7,12 +7,13 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::fs::File;
 use tokio::io::{AsyncRead, ReadBuf};
+use tokio::time::Instant;
 
 use super::NetError;
 
@@ -76,12 +77,17 @@ struct Beat {
 }
 
 impl Pulse {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(Arc::new(Mutex::new(Beat { last: Instant::now(), broken: None })))
     }
 
     fn beat(&self) -> MutexGuard<'_, Beat> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something moved.
+    pub(super) fn moved(&self) {
+        self.beat().last = Instant::now();
     }
 
     /// For how long nothing has moved.
@@ -146,7 +152,7 @@ impl Body for Upload {
                 Ok(step) if step.is_empty() => {}
                 Ok(step) => {
                     this.left = this.left.saturating_sub(step.len() as u64);
-                    this.pulse.beat().last = Instant::now();
+                    this.pulse.moved();
                     return Poll::Ready(Some(Ok(Frame::data(step))));
                 }
                 Err(error) => {

@@ -200,3 +200,24 @@ impl Incoming {
         Answer::new(self.status(), self.headers(), &content)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn waits_for_as_long_as_something_moves() {
+        let began = tokio::time::Instant::now();
+        let pulse = Pulse::new();
+        let moving = pulse.clone();
+        tokio::spawn(async move {
+            for _ in 0..10 {
+                tokio::time::sleep(Duration::from_secs(50)).await;
+                moving.moved();
+            }
+        });
+        let error = watch(std::future::pending(), &pulse, IDLE).await.unwrap_err();
+        assert!(matches!(error, NetError::Idle(_)), "{error:?}");
+        assert_eq!(began.elapsed().as_secs(), 10 * 50 + 60);
+    }
+}

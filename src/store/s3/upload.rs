@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use futures::TryStreamExt;
 use futures::stream::FuturesUnordered;
-use object_store::{Attributes, MultipartUpload, ObjectStore, ObjectStoreExt, PutMultipartOptions, PutOptions};
+use futures::{StreamExt, TryStreamExt};
+use object_store::multipart::{MultipartStore, PartId};
+use object_store::{Attributes, MultipartId, ObjectStore, ObjectStoreExt, PutMultipartOptions, PutOptions};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, BufReader};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -84,58 +85,58 @@ impl Upload<'_> {
 
     async fn send_parts(&self, source: &mut FileParts, size: u64) -> Result<(), StoreError> {
         let options = PutMultipartOptions { attributes: self.attributes.clone(), ..PutMultipartOptions::default() };
-        let upload = self.bucket.s3.put_multipart_opts(self.target, options).await;
-        let mut upload = upload.map_err(|error| self.fault(error))?;
-        let sent = match self.parts(&mut *upload, source, size).await {
-            Ok(()) => self.complete(&mut *upload, size).await,
+        let upload = self.bucket.s3.create_multipart_opts(self.target, options).await;
+        let upload = upload.map_err(|error| self.fault(error))?;
+        let sent = match self.parts(&upload, source, size).await {
+            Ok(parts) => self.complete(&upload, parts, size).await,
             Err(error) => Err(error),
         };
         if sent.is_err() {
             // What cannot be taken back now is taken back by a sweep, or by the bucket's own rules.
-            drop(upload.abort().await);
+            drop(self.bucket.s3.abort_multipart(self.target, &upload).await);
         }
         sent
     }
 
-    async fn parts(
-        &self,
-        upload: &mut dyn MultipartUpload,
-        source: &mut FileParts,
-        size: u64,
-    ) -> Result<(), StoreError> {
-        let part = size.div_ceil(MOST_PARTS).next_multiple_of(MIB).max(PART);
+    async fn parts(&self, upload: &MultipartId, source: &mut FileParts, size: u64) -> Result<Vec<PartId>, StoreError> {
+        let most = size.div_ceil(MOST_PARTS).next_multiple_of(MIB).max(PART);
         let mut under_way = FuturesUnordered::new();
+        let mut done = Vec::new();
         let mut left = size;
         while left > 0 {
             if under_way.len() >= AT_ONCE {
-                under_way.try_next().await?;
+                done.extend(under_way.try_next().await?);
             }
-            let length = left.min(part);
+            let length = left.min(most);
             let permit = loop {
                 // Parts that wait for room must not keep others from ending.
                 tokio::select! {
                     permit = self.budget.take(length) => break permit,
-                    Some(done) = futures::StreamExt::next(&mut under_way), if !under_way.is_empty() => done?,
+                    Some(part) = under_way.next(), if !under_way.is_empty() => done.push(part?),
                 }
             };
             let bytes = source.next(length).await?;
             left -= length;
-            let sending = upload.put_part(bytes.into());
+            let number = under_way.len() + done.len();
             under_way.push(async move {
-                let sent = sending.await;
+                let sent = self.bucket.s3.put_part(self.target, upload, number, bytes.into()).await;
                 drop(permit);
-                sent.map_err(|error| self.fault(error))
+                sent.map(|part| (number, part)).map_err(|error| self.fault(error))
             });
         }
-        while under_way.try_next().await?.is_some() {}
-        Ok(())
+        while let Some(part) = under_way.try_next().await? {
+            done.push(part);
+        }
+        done.sort_unstable_by_key(|(number, _)| *number);
+        Ok(done.into_iter().map(|(_, part)| part).collect())
     }
 
     /// Puts the parts together. The answer may be lost, and then a second request finds no upload any more.
-    async fn complete(&self, upload: &mut dyn MultipartUpload, size: u64) -> Result<(), StoreError> {
+    async fn complete(&self, upload: &MultipartId, parts: Vec<PartId>, size: u64) -> Result<(), StoreError> {
         let mut again = Again::new();
         let cause = loop {
-            match upload.complete().await.map_err(Cause::of) {
+            let completed = self.bucket.s3.complete_multipart(self.target, upload, parts.clone()).await;
+            match completed.map_err(Cause::of) {
                 Ok(_) => return Ok(()),
                 Err(cause) if again.wait(&cause).await => {}
                 Err(cause) => break cause,

@@ -1,0 +1,72 @@
+//! Reading only what differs: a copy of a catalog that names no file which both sides of a comparison share.
+//!
+//! Rows of a file that both versions hold cancel out in a multiset difference, so they need not be read. DuckLake reads a
+//! whole table at a time; from such a copy, a whole table is the files that differ.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use super::LakeError;
+use super::freeze::copy_as_it_is;
+use crate::engine::{Attached, Connection, identifier, literal};
+
+/// A catalog through which the rows of tables are read.
+#[derive(Debug, Clone, Copy)]
+pub enum RowSource<'a> {
+    /// A frozen catalog and the data folder as a reader names it.
+    Frozen(&'a Path, &'a str),
+    /// A working catalog at one of its snapshots, and where it writes new files: they may not be in the repository yet.
+    Working(&'a Path, i64, &'a str),
+}
+
+/// The files to keep for each table, by DuckLake's numbers. Other tables are not read.
+pub(super) type Kept = BTreeMap<i64, Vec<i64>>;
+
+impl RowSource<'_> {
+    /// Attaches a copy of the catalog, made in the folder, in which each table of `kept` has the files given and no others.
+    pub(super) fn attach<'c>(
+        &self,
+        connection: &'c Connection,
+        folder: &Path,
+        kept: &Kept,
+    ) -> Result<Attached<'c>, LakeError> {
+        let copy = tempfile::Builder::new()
+            .prefix("rows-")
+            .tempdir_in(folder)
+            .map_err(|source| LakeError::io("create", folder, source))?
+            .keep()
+            .join("catalog");
+        let data_path = match self {
+            Self::Frozen(catalog, data_path) => {
+                fs::copy(catalog, &copy).map_err(|source| LakeError::io("copy", catalog, source))?;
+                data_path
+            }
+            Self::Working(catalog, snapshot, data_path) => {
+                if copy_as_it_is(connection, catalog, &copy)? != *snapshot {
+                    return Err(LakeError::InTransaction { path: catalog.to_path_buf() });
+                }
+                data_path
+            }
+        };
+        narrow(connection, &copy, kept)?;
+        let options = format!("READ_ONLY, DATA_PATH {}, OVERRIDE_DATA_PATH true", literal(data_path));
+        Ok(connection.attach(&format!("ducklake:{}", copy.to_string_lossy()), &options)?)
+    }
+}
+
+fn narrow(connection: &Connection, copy: &Path, kept: &Kept) -> Result<(), LakeError> {
+    let attached = connection.attach(&copy.to_string_lossy(), "TYPE duckdb")?;
+    let database = identifier(attached.name());
+    let transaction = connection.begin()?;
+    for (table, files) in kept {
+        let files: String = files.iter().map(|file| format!(", {file}")).collect();
+        for names in ["ducklake_data_file", "ducklake_delete_file"] {
+            connection.execute(&format!(
+                "DELETE FROM {database}.main.{names} WHERE table_id = {table} AND data_file_id NOT IN (-1{files})"
+            ))?;
+        }
+    }
+    transaction.commit()?;
+    Ok(attached.detach()?)
+}

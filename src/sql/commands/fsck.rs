@@ -1,0 +1,97 @@
+//! `fdl_fsck(where)`: looks a repository through. A sound one gives no row.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::expire::one_ref;
+use super::{catalog_files, column, scratch, text};
+use crate::format::DataFile;
+use crate::lake;
+use crate::repo::{self, Depth, Finding, Fsck, FsckOptions, Level, LookInto, Repository};
+use crate::sql::place::{Place, of_call};
+use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Value};
+
+pub(super) const COMMAND: Command = Command {
+    name: "fdl_fsck",
+    positional: Some("repository or lake"),
+    named: &[text("depth"), text("ref"), text("token")],
+    columns: &[
+        column("level", ColumnType::Text),
+        column("code", ColumnType::Text),
+        column("object", ColumnType::Text),
+        column("problem", ColumnType::Text),
+        column("repair", ColumnType::Text),
+    ],
+    run,
+};
+
+fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
+    let (depth, content) = match arguments.text("depth") {
+        None | Some("structure") => (Depth::Structure, false),
+        Some("files") => (Depth::Files, false),
+        Some("content") => (Depth::Files, true),
+        Some(other) => {
+            let sentence = format!("depth is {other:?}; it is 'structure', 'files' or 'content'");
+            return Err(Error::bad_argument(sentence));
+        }
+    };
+    let place = of_call(context, arguments)?;
+    let repository = context.block_on(Repository::open(Arc::clone(&place.access.store)))??;
+    let reference = arguments.text("ref").map(|text| one_ref(context, &repository, text)).transpose()?;
+    let (folder, files) = (scratch()?, catalog_files(context, &repository.settings().data_dir));
+    let look = LookInto { scratch: folder.path(), files: Some(&files) };
+    let found = context.block_on(repo::fsck(repository.store(), &FsckOptions { depth, reference }, look))??;
+    let mut rows: Vec<Vec<Value>> = found.findings.iter().map(row).collect();
+    if content {
+        rows.extend(unreadable(context, &place, &repository, &found)?);
+    }
+    Ok(Output::Rows(rows))
+}
+
+fn row(finding: &Finding) -> Vec<Value> {
+    vec![
+        Value::from(match finding.level {
+            Level::Error => "error",
+            Level::Warning => "warning",
+        }),
+        Value::from(finding.code.to_string()),
+        Value::from(finding.object.as_str()),
+        Value::from(finding.problem.as_str()),
+        Value::from(finding.repair.as_deref()),
+    ]
+}
+
+/// Reads every row group of every data file that a live version names, each once.
+fn unreadable(
+    context: &Context,
+    place: &Place,
+    repository: &Repository,
+    found: &Fsck,
+) -> Result<Vec<Vec<Value>>, Error> {
+    let mut files: BTreeMap<String, u64> = BTreeMap::new();
+    for record in &found.live {
+        let listed = context.block_on(repo::read_files(repository.store(), &found.data_dir, record))??;
+        for DataFile { path, rows, deletes, .. } in listed.into_iter().flat_map(|l| l.tables).flat_map(|t| t.files) {
+            files.insert(path, rows);
+            files.extend(deletes.map(|deletes| (deletes.path, deletes.rows)));
+        }
+    }
+    let connection = context.connection()?;
+    place.access.let_duckdb_read(context, &connection)?;
+    let mut rows = Vec::new();
+    for (key, expected) in files {
+        let problem = match lake::count_rows(&connection, &repo::place(repository.store(), &key)) {
+            Ok(count) if count == expected => continue,
+            Ok(count) => format!("it holds {count} rows, and the catalog says {expected}"),
+            Err(error) => format!("it cannot be read: {error}"),
+        };
+        rows.push(row(&Finding {
+            level: Level::Error,
+            code: repo::Code::Content,
+            object: key,
+            problem,
+            repair: Some("restore the file from a copy of the repository".to_owned()),
+        }));
+    }
+    Ok(rows)
+}
