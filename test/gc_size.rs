@@ -1,6 +1,6 @@
 //! The time and memory that gc takes where there is much: 1,000,000 data files and 2,000 versions. Run it by hand:
 //! `cargo test --release --test gc_size -- --ignored --nocapture`.
-#![expect(clippy::unwrap_used, clippy::print_stderr, reason = "a test that cannot go on fails; a measurement is told")]
+#![expect(clippy::unwrap_used, clippy::print_stderr, reason = "a test fails; a measurement is told")]
 
 #[expect(dead_code, reason = "each test uses a part of it")]
 mod support;
