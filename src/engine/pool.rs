@@ -1,10 +1,11 @@
 //! The connections of one database: made while the extension loads, lent to commands, dropped with the user's last.
 //!
 //! A connection keeps its database open. So that fdl does not keep a file locked after the user has closed it, a thread
-//! looks twice a second whether only our connections are left and drops them then; at the end of the process a
-//! handler has it drop what is left, so that DuckDB folds its write-ahead log into the file. It is always that thread
-//! that drops them: a database closes with its last connection, and DuckDB uses thread-local values then, which the main
-//! thread no longer has when handlers run.
+//! looks twice a second whether only our connections are left and drops them then.
+//!
+//! At the end of the process that thread folds the write-ahead logs into their files, as closing the database would have
+//! done, and leaves the connections alone: to drop them would run DuckDB's destructors, and those of its extensions, after
+//! handlers that were registered later have taken away what they use (OpenSSL, thread-local values).
 #![expect(unsafe_code, reason = "connecting to the raw database handle, and atexit")]
 
 use std::ops::Deref;
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 use libduckdb_sys as ffi;
 
-use super::{Connection, EngineError};
+use super::{Connection, EngineError, identifier};
 
 /// How many commands can run at the same time on one database; a further one waits for its turn.
 const CONNECTIONS: usize = 4;
@@ -85,7 +86,11 @@ impl Engine {
 
     /// Drops the connections now, for a load that failed.
     pub fn close(&self) {
-        self.shared.close_at_exit();
+        let mut state = self.shared.lock();
+        state.idle.clear();
+        state.closed = true;
+        drop(state);
+        self.shared.changed.notify_all();
     }
 
     /// Lends a connection; waits while all are in use.
@@ -116,14 +121,19 @@ impl Shared {
         loop {
             // While a command runs, a user's statement runs as well, and so a user's connection is open.
             let unused = state.idle.len() == CONNECTIONS;
-            if state.closing || unused && only_ours_are_left(state.idle.first()) {
+            if state.closing {
+                fold_logs(state.idle.first());
+                std::mem::forget(std::mem::take(&mut state.idle));
+            } else if unused && only_ours_are_left(state.idle.first()) {
                 state.idle.clear();
-                state.closed = true;
-                self.changed.notify_all();
-                return;
+            } else if !state.closed {
+                let waited = self.changed.wait_timeout(state, LOOK_EVERY);
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                continue;
             }
-            let waited = self.changed.wait_timeout(state, LOOK_EVERY);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state.closed = true;
+            self.changed.notify_all();
+            return;
         }
     }
 
@@ -136,6 +146,22 @@ impl Shared {
         self.changed.notify_all();
         let waited = self.changed.wait_timeout_while(state, WAIT_AT_EXIT, |state| !state.closed);
         drop(waited);
+    }
+}
+
+/// Writes what is in the write-ahead logs into the database files. A transaction that is still open keeps its log, which
+/// DuckDB plays back when it opens the file again.
+fn fold_logs(connection: Option<&Connection>) {
+    let Some(connection) = connection else { return };
+    let files = connection.query(
+        "SELECT database_name FROM duckdb_databases() WHERE type = 'duckdb' AND path IS NOT NULL AND NOT readonly \
+         AND NOT internal",
+    );
+    for row in files.unwrap_or_default() {
+        if let Ok(name) = row.text(0) {
+            // Nobody is left to tell.
+            let _ = connection.execute(&format!("CHECKPOINT {}", identifier(name)));
+        }
     }
 }
 
