@@ -263,7 +263,10 @@ fn require_clean(
     let dirty = |what: String| {
         let error = Error::from(LakeError::Dirty { path: copy.file().to_owned(), what });
         let file = literal(&file);
-        error.with_hint(format!("CALL fdl_push({file}, message := '…') publishes it; force := true throws it away."))
+        error.with_hint(format!(
+            "to go on with it, run what SELECT attach_sql FROM fdl_status({file}) gives; CALL fdl_push({file}, message := '…') \
+             publishes it, with ref := '<new branch>' beside the branch; force := true throws it away."
+        ))
     };
     if let Some(last) = old.local.last()
         && !landed(context, connection, access, old, *last)?

@@ -146,7 +146,10 @@ fn push(
     context.block_on(repo::publish_from(repository, &push, held, context.clock()))?.map_err(|error| match error {
         RepoError::Conflict { reference, now: Some(now), .. } => {
             let builds_on = checkout.base.map_or_else(|| "nothing".to_owned(), |base| base.to_string());
-            let sentence = format!("{} moved to {now} while your version builds on {builds_on}", reference.short());
+            let sentence = match elsewhere {
+                true => format!("{} is at {now}, and your version builds on {builds_on}", reference.short()),
+                false => format!("{} moved to {now} while your version builds on {builds_on}", reference.short()),
+            };
             Error { sentence, ..RepoError::Conflict { reference, expected, now: Some(now) }.into() }
         }
         other => other.into(),

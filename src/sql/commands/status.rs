@@ -8,7 +8,7 @@ use super::column;
 use crate::format::{RefName, VersionId};
 use crate::lake;
 use crate::repo::{self, LogOptions, RepoError, Repository};
-use crate::sql::place::find_lake;
+use crate::sql::place::{default_alias, find_lake};
 use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Value};
 use crate::store::Store;
 
@@ -27,6 +27,7 @@ pub(super) const COMMAND: Command = Command {
         column("behind", ColumnType::Integer),
         column("uncommitted", ColumnType::Boolean),
         column("tables_changed", ColumnType::Integer),
+        column("attach_sql", ColumnType::Text),
     ],
     run,
 };
@@ -46,6 +47,8 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
         }
         None => None,
     };
+    let stem = lake.file.file_stem().unwrap_or_default().to_string_lossy();
+    let alias = lake.alias.clone().unwrap_or_else(|| default_alias(&stem));
     Ok(Output::row([
         Value::from(lake.alias.as_deref()),
         Value::from(lake.file.to_string_lossy().into_owned()),
@@ -57,6 +60,7 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
         Value::from(remote.as_ref().and_then(|remote| remote.behind)),
         Value::from(uncommitted.changed),
         Value::from(uncommitted.tables),
+        Value::from(lake::attach_working_sql(&lake.file, &alias, &checkout.data_path)),
     ]))
 }
 
