@@ -121,7 +121,7 @@ impl Connection {
 
     /// Makes the connection as it was before a command: no transaction, and none of our databases attached. After a
     /// command that ended well there is nothing to do.
-    pub(super) fn reset(&self) {
+    pub fn reset(&self) {
         let left: Vec<String> = self.attached.borrow().iter().cloned().collect();
         if left.is_empty() {
             return;

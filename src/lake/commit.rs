@@ -4,13 +4,15 @@ use std::fs;
 use std::path::Path;
 
 use super::LakeError;
-use super::compare::{Change, Comparison, ReadRows, Side, compare};
+use super::compare::{Change, Comparison, ReadRows, Side, TableChange, compare};
 use super::definition::{Contents, read_contents};
 use super::describe::{Description, describe};
 use super::freeze::{FreezeOptions, freeze};
 use super::narrow::RowSource;
 use super::restore::restore;
-use super::working::{flush_inlined, forget_scheduled_deletions, require_format, require_no_transaction};
+use super::working::{
+    BETWEEN_LOOKS, flush_inlined, forget_scheduled_deletions, require_format, require_no_transaction,
+};
 use super::working_copy::{Checkout, WorkingCopy};
 use crate::engine::{Connection, EngineError, EngineErrorKind, identifier};
 use crate::format::{Author, FDL_VERSION, Record, Sha256, Timestamp, VersionId, layout};
@@ -74,13 +76,13 @@ pub fn commit(
     let mut frozen = Frozen::make(connection, copy, checkout, &catalog, options)?;
     let new = Side {
         contents: &frozen.contents,
-        rows: RowSource::Working(copy.file(), frozen.snapshot, &checkout.data_path),
+        rows: RowSource::of_working(copy.file(), checkout, &catalog, frozen.snapshot),
     };
     let (comparison, warning) =
         compare_with_parent(connection, parent_catalog.as_deref(), new, checkout.published_data_path(), &scratch)?;
     let rewritten: Vec<_> = comparison.tables_that(|change| change == Change::Rewritten).collect();
     if let (Some(parent_catalog), false) = (&parent_catalog, rewritten.is_empty())
-        && restore(connection, copy.file(), parent_catalog, checkout, frozen.snapshot, &rewritten)?
+        && restore_patiently(connection, copy.file(), parent_catalog, checkout, frozen.snapshot, &rewritten)?
     {
         fs::remove_file(&catalog).map_err(|source| LakeError::io("remove", &catalog, source))?;
         frozen = Frozen::make(connection, copy, checkout, &catalog, options)?;
@@ -166,6 +168,32 @@ fn compare_with_parent(
             Err(error.into())
         }
         Err(error) => Ok((Comparison::default(), Some(format!("the parent could not be compared: {error}")))),
+    }
+}
+
+/// How often a restore is tried while other sessions write to the working catalog.
+const ATTEMPTS: u32 = 10;
+
+/// Restores; when another session is just writing, after it.
+fn restore_patiently(
+    connection: &Connection,
+    working: &Path,
+    parent: &Path,
+    checkout: &Checkout,
+    snapshot: i64,
+    tables: &[&TableChange],
+) -> Result<bool, LakeError> {
+    let mut attempts = ATTEMPTS;
+    loop {
+        match restore(connection, working, parent, checkout, snapshot, tables) {
+            Err(LakeError::Engine(error)) if error.kind == EngineErrorKind::Locked && attempts > 1 => {
+                // The failed attempt's databases are attached until its transaction has ended.
+                connection.reset();
+                attempts -= 1;
+                std::thread::sleep(BETWEEN_LOOKS);
+            }
+            ended => return ended,
+        }
     }
 }
 

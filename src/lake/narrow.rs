@@ -9,6 +9,7 @@ use std::path::Path;
 
 use super::LakeError;
 use super::freeze::copy_as_it_is;
+use super::working_copy::Checkout;
 use crate::engine::{Attached, Connection, identifier, literal};
 
 /// A catalog through which the rows of tables are read.
@@ -22,6 +23,17 @@ pub enum RowSource<'a> {
 
 /// The files to keep for each table, by DuckLake's numbers. Other tables are not read.
 pub(super) type Kept = BTreeMap<i64, Vec<i64>>;
+
+impl<'a> RowSource<'a> {
+    /// For the rows of a working catalog of which `frozen` was made at a snapshot. Its own files tell, where all of them are
+    /// in one place; the working catalog itself, where new ones are not published yet.
+    pub(super) fn of_working(working: &'a Path, checkout: &'a Checkout, frozen: &'a Path, snapshot: i64) -> Self {
+        match checkout.published_at {
+            None => Self::Frozen(frozen, &checkout.data_path),
+            Some(_) => Self::Working(working, snapshot, &checkout.data_path),
+        }
+    }
+}
 
 impl RowSource<'_> {
     /// Attaches a copy of the catalog, made in the folder, in which each table of `kept` has the files given and no others.

@@ -38,11 +38,12 @@ const PER_FILE: [&str; 3] =
     ["ducklake_file_column_stats", "ducklake_file_variant_stats", "ducklake_file_partition_value"];
 
 /// Makes the tables in the working catalog what they are in the frozen catalog `parent`, whose rows they hold in other
-/// files. `snapshot` is the working catalog's snapshot that was compared. Returns whether there was anything to do: a table
-/// of the parent that lives on under another name cannot be given back its own, and the new table keeps its files.
+/// files. `snapshot` is the working catalog's snapshot that was compared; a table that somebody changed since is left as it
+/// is. So is one whose former self lives on under another name: it keeps its new files. Returns whether there was anything
+/// to do.
 ///
 /// # Errors
-/// [`LakeError::InTransaction`] when the working catalog has moved on since, or DuckDB's; nothing is changed then.
+/// DuckDB's; nothing is changed then.
 pub fn restore(
     connection: &Connection,
     working: &Path,
@@ -55,12 +56,13 @@ pub fn restore(
     let source = connection.attach(&parent.to_string_lossy(), "TYPE duckdb, READ_ONLY")?;
     let transaction = connection.begin()?;
     let restore = Restore::prepare(connection, target.name(), source.name(), checkout)?;
-    if restore.last_snapshot != snapshot {
-        return Err(LakeError::InTransaction { path: working.to_owned() });
-    }
     let mut pairs = Vec::new();
     for table in tables {
-        pairs.extend(restore.pair(table)?.map(|pair| (*table, pair)));
+        if let Some(pair) = restore.pair(table)?
+            && !restore.changed_since(&pair, snapshot)?
+        {
+            pairs.push((*table, pair));
+        }
     }
     let restored = !pairs.is_empty();
     if restored {
@@ -171,6 +173,21 @@ impl<'a> Restore<'a> {
             self.to, pair.then
         ))?;
         Ok((pair.now == pair.then || alive.is_empty()).then_some(pair))
+    }
+
+    /// Whether anything of the table began or ended after a snapshot.
+    fn changed_since(&self, pair: &Pair, snapshot: i64) -> Result<bool, LakeError> {
+        for (table, key) in self.versioned() {
+            let later = self.connection.query(&format!(
+                "SELECT 1 FROM {}.{table} WHERE {key} = {} AND (begin_snapshot > {snapshot} OR end_snapshot > {snapshot}) \
+                 LIMIT 1",
+                self.to, pair.now
+            ))?;
+            if !later.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Ends everything that the table is now.

@@ -88,7 +88,7 @@ fn comparison(
         .as_deref()
         .zip(before.as_ref())
         .map(|(catalog, contents)| Side { contents, rows: RowSource::Frozen(catalog, checkout.published_data_path()) });
-    let new = Side { contents: &contents, rows: RowSource::Working(working, snapshot, &checkout.data_path) };
+    let new = Side { contents: &contents, rows: RowSource::of_working(working, checkout, &catalog, snapshot) };
     compare(connection, old, new, read_rows, folder)
 }
 

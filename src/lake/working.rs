@@ -10,8 +10,8 @@ use crate::engine::{Connection, EngineError, EngineErrorKind, Row, identifier, l
 
 /// How often, and how long apart, to look again whether a transaction has ended: a statement of another process is over
 /// in a moment, a transaction that the caller itself has open never ends while we wait.
-const LOOKS: u32 = 10;
-const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+const LOOKS: u32 = 60;
+pub(super) const BETWEEN_LOOKS: Duration = Duration::from_millis(25);
 
 /// The statement that attaches a working catalog, for this process and any other (docs/sql.md, fdl_checkout).
 pub fn attach_working_sql(working: &Path, alias: &str, data_path: &str) -> String {

@@ -12,7 +12,7 @@ use super::{Code, Context, Error};
 use crate::engine::{Connection, literal};
 use crate::format::Sha256;
 use crate::lake;
-use crate::store::{self, OpenOptions, S3Options, S3Store, Store};
+use crate::store::{self, OpenOptions, S3Options, S3Store, Store, StoreError};
 
 /// How the names of secrets begin that fdl makes.
 const OURS: &str = "__fdl_";
@@ -52,7 +52,11 @@ pub(super) fn open(
     let scheme = location.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
     match scheme.as_deref() {
         None => {
-            let store = store::open(&expand(location).to_string_lossy())?;
+            let store = store::open(&expand(location).to_string_lossy()).map_err(|error| match error {
+                // A path that no system takes is no location.
+                StoreError::BadKey { why, .. } => StoreError::BadLocation { location: location.to_owned(), why },
+                error => error,
+            })?;
             Ok(Access { store, way: Way::Files })
         }
         Some("s3") => {
