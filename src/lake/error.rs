@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::engine::{EngineError, EngineErrorKind};
-use crate::format::{FormatError, VersionId};
+use crate::format::FormatError;
 
 /// Why something could not be done with a catalog. A closed list; [`crate::sql`] gives each its code and hint.
 #[derive(Debug, thiserror::Error)]
@@ -109,14 +109,6 @@ pub enum LakeError {
         path: PathBuf,
         /// What would be lost, for people: `changes that are not committed`.
         what: String,
-    },
-    /// The working copy says that a version lies beside it, but it does not.
-    #[error("the working copy {} lacks its version {version}", path.display())]
-    MissingVersion {
-        /// The working catalog.
-        path: PathBuf,
-        /// The version.
-        version: VersionId,
     },
     /// The system refused.
     #[error("could not {action} {}: {source}", path.display())]

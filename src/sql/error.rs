@@ -270,7 +270,6 @@ impl From<LakeError> for Error {
             LakeError::Dirty { .. } => {
                 (Code::Dirty, "CALL fdl_push('…', message := '…') publishes it; force := true throws it away.")
             }
-            LakeError::MissingVersion { .. } => (Code::Corrupt, "check the version out again with force := true."),
             LakeError::Io { source, .. } => match source.kind() {
                 std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
                     (Code::Permission, "check who may write there.")
