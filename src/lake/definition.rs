@@ -427,7 +427,7 @@ fn data_type(row: &Row, children: &BTreeMap<(i64, Option<i64>), Vec<&Row>>, dept
 }
 
 /// DuckDB's name for one of DuckLake's scalar types.
-fn scalar_type(name: &str) -> String {
+pub(super) fn scalar_type(name: &str) -> String {
     match name {
         "int8" => "TINYINT",
         "int16" => "SMALLINT",

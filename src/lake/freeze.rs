@@ -5,7 +5,7 @@ use std::path::Path;
 use super::copy::{self, Which};
 use super::template::template;
 use super::working_copy::Checkout;
-use super::{LakeError, paths};
+use super::{LakeError, paths, statistics};
 use crate::engine::{Connection, identifier, literal};
 
 /// Rows of file statistics from which on the frozen file has DuckDB's usual block size. Below it blocks are small: an
@@ -74,6 +74,7 @@ fn copy_working(
     }
     let which = if options.keep_snapshots { Which::All } else { Which::Current };
     copy::copy(connection, source.name(), target.name(), which, None)?;
+    statistics::forget_what_no_file_holds(connection, target.name())?;
     finish(target.name())?;
     transaction.commit()?;
     connection.execute(&format!("CHECKPOINT {to}"))?;

@@ -53,6 +53,8 @@ pub enum WithdrawAction {
     Mark,
     /// Deletes a catalog, or the list of data files.
     DeletePart,
+    /// Nothing: no version names what was asked for, any more or at all.
+    Nothing,
 }
 
 impl fmt::Display for WithdrawAction {
@@ -63,6 +65,7 @@ impl fmt::Display for WithdrawAction {
             Self::KeepFile { by } => write!(f, "refused: version {by} reads it too; withdraw that as well"),
             Self::Mark => f.write_str("mark as withdrawn"),
             Self::DeletePart => f.write_str("delete"),
+            Self::Nothing => f.write_str("nothing: no version names it"),
         }
     }
 }
@@ -72,7 +75,7 @@ impl fmt::Display for WithdrawAction {
 pub struct WithdrawRow {
     /// The number of the step, from 1.
     pub step: u64,
-    /// The key of the object.
+    /// The key of the object; of a table that no version has, its name.
     pub object: String,
     /// What becomes of it.
     pub action: WithdrawAction,
@@ -138,8 +141,16 @@ pub async fn plan_withdraw(
     if let Some(id) = options.versions.iter().find(|id| !records.contains_key(id)) {
         return Err(RepoError::NoSuchVersion { id: *id }.into());
     }
-    let mut scene =
-        Scene { repository, look, refs, folders, records, withdrawn: BTreeSet::new(), data: BTreeMap::new() };
+    let mut scene = Scene {
+        repository,
+        look,
+        refs,
+        folders,
+        records,
+        withdrawn: BTreeSet::new(),
+        data: BTreeMap::new(),
+        nowhere: BTreeSet::new(),
+    };
     scene.find(options).await?;
     let readers = scene.readers().await?;
     scene.check_heads(options, &readers).await?;
@@ -158,6 +169,8 @@ struct Scene<'a> {
     withdrawn: BTreeSet<VersionId>,
     /// The data files that are to go, with their sizes.
     data: BTreeMap<String, u64>,
+    /// What was asked for and is named by no version.
+    nowhere: BTreeSet<String>,
 }
 
 /// What a version reads; of one that was taken away, what its files.json still tells.
@@ -204,21 +217,26 @@ impl Scene<'_> {
     async fn find(&mut self, options: &WithdrawOptions) -> Result<(), RepoError> {
         let mut withdrawn: BTreeSet<VersionId> = options.versions.iter().copied().collect();
         let mut data: BTreeMap<String, u64> = options.files.iter().map(|key| (key.clone(), 0)).collect();
+        let shown = |(schema, name): &(String, String)| format!("{schema}.{name}");
+        let mut nowhere: BTreeSet<String> =
+            options.files.iter().cloned().chain(options.tables.iter().map(shown)).collect();
         self.each(|id, files| {
             let whole = options.versions.contains(&id);
             for table in &files.tables {
                 let wanted =
-                    options.tables.iter().any(|(schema, name)| *schema == table.schema && *name == table.table);
-                if wanted {
+                    options.tables.iter().find(|(schema, name)| *schema == table.schema && *name == table.table);
+                if let Some(wanted) = wanted {
                     withdrawn.insert(id);
+                    nowhere.remove(&shown(wanted));
                 }
                 for file in &table.files {
                     let deletes = file.deletes.as_ref().map(|deletes| (&deletes.path, deletes.bytes));
                     for (key, size) in std::iter::once((&file.path, file.bytes)).chain(deletes) {
                         if options.files.contains(key) {
                             withdrawn.insert(id);
+                            nowhere.remove(key);
                             data.insert(key.clone(), size);
-                        } else if whole || wanted {
+                        } else if whole || wanted.is_some() {
                             data.insert(key.clone(), size);
                         }
                     }
@@ -226,7 +244,7 @@ impl Scene<'_> {
             }
         })
         .await?;
-        (self.withdrawn, self.data) = (withdrawn, data);
+        (self.withdrawn, self.data, self.nowhere) = (withdrawn, data, nowhere);
         Ok(())
     }
 
@@ -304,6 +322,10 @@ impl Scene<'_> {
                 rows.push(row(format!("{}{}", layout::version(*id), part.name), WithdrawAction::DeletePart, part.size));
             }
         }
+        let found: BTreeSet<&str> = rows.iter().map(|row| row.object.as_str()).collect();
+        let nothing = self.nowhere.iter().filter(|asked| !found.contains(asked.as_str()));
+        let nothing: Vec<_> = nothing.map(|asked| row(asked.clone(), WithdrawAction::Nothing, 0)).collect();
+        rows.extend(nothing);
         for (step, row) in (1..).zip(&mut rows) {
             row.step = step;
         }

@@ -57,7 +57,7 @@ pub async fn run_withdraw(
             }
             WithdrawAction::DeletePart => store.delete(&row.object).await?,
             WithdrawAction::KeepFile { .. } => continue,
-            WithdrawAction::DeleteTag | WithdrawAction::DeleteFile => {}
+            WithdrawAction::DeleteTag | WithdrawAction::DeleteFile | WithdrawAction::Nothing => {}
         }
         row.done = true;
     }

@@ -24,6 +24,7 @@ mod tables;
 mod tag;
 mod url;
 mod version;
+mod withdraw;
 
 use std::path::Path;
 
@@ -35,7 +36,7 @@ use crate::format::{DataDir, Files};
 use crate::lake::{self, LakeError};
 
 /// Every command of fdl.
-pub const COMMANDS: [&Command; 24] = [
+pub const COMMANDS: [&Command; 25] = [
     &init::COMMAND,
     &checkout::COMMAND,
     &attach::COMMAND,
@@ -55,6 +56,7 @@ pub const COMMANDS: [&Command; 24] = [
     &clone::COMMAND,
     &expire::COMMAND,
     &gc::COMMAND,
+    &withdraw::COMMAND,
     &fsck::COMMAND,
     &serve::COMMAND,
     &serving::COMMAND,
