@@ -1,6 +1,7 @@
 //! The key of every file of a repository (docs/format.md section 1).
 
 use super::error::FormatError;
+use super::hash::Sha256;
 use super::version_id::VersionId;
 
 /// The settings.
@@ -77,6 +78,12 @@ pub fn files(id: VersionId) -> String {
 #[must_use]
 pub fn expired(id: VersionId) -> String {
     format!("{VERSIONS}{id}/{EXPIRED_JSON}")
+}
+
+/// A file that versions were made from.
+#[must_use]
+pub fn source(sha256: Sha256) -> String {
+    format!("{SOURCES}{sha256}")
 }
 
 /// The version whose folder holds a key, and the rest of the key. Nothing for keys elsewhere.

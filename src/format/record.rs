@@ -48,9 +48,23 @@ pub struct Record {
     /// The hash of dataset.json.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dataset_sha256: Option<Sha256>,
+    /// The files it was made from. Each lies once in the repository, under its hash, or was left behind by a copy.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<SourceFile>,
     /// The program that made it, with its version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
+}
+
+/// A file that a version was made from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceFile {
+    /// What its maker calls it: a name or a relative path.
+    pub name: String,
+    /// The hash of its bytes, which is also its name in the repository.
+    pub sha256: Sha256,
+    /// Its size in bytes.
+    pub size: u64,
 }
 
 /// A catalog in another DuckLake format.
@@ -169,6 +183,13 @@ mod tests {
   },
   "files_sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
   "dataset_sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+  "sources": [
+    {
+      "name": "towns.csv",
+      "sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+      "size": 3
+    }
+  ],
   "tool": "fdl-duckdb 0.1.0"
 }
 "#;
@@ -208,6 +229,8 @@ mod tests {
             r#", "author": 5"#,
             r#", "catalogs": {"../x": {"sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"}}"#,
             r#", "files_sha256": "abc""#,
+            r#", "sources": [{"name": "a", "sha256": "../x", "size": 1}]"#,
+            r#", "sources": ["a"]"#,
         ] {
             assert!(matches!(with(extra), Err(FormatError::BadJson { .. })), "{extra}");
         }

@@ -1,7 +1,7 @@
 //! A commit: what the working catalog holds becomes a version beside it (docs/format.md section 11).
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::LakeError;
 use super::compare::{Change, Comparison, ReadRows, Side, TableChange, compare};
@@ -10,12 +10,13 @@ use super::describe::{Description, describe};
 use super::freeze::{FreezeOptions, freeze};
 use super::narrow::RowSource;
 use super::restore::restore;
+use super::sources;
 use super::working::{
     BETWEEN_LOOKS, flush_inlined, forget_scheduled_deletions, require_format, require_no_transaction,
 };
 use super::working_copy::{Checkout, WorkingCopy};
 use crate::engine::{Connection, EngineError, EngineErrorKind, identifier};
-use crate::format::{Author, FDL_VERSION, Record, Sha256, Timestamp, VersionId, layout};
+use crate::format::{Author, FDL_VERSION, Record, Sha256, SourceFile, Timestamp, VersionId, layout};
 
 /// What a commit is asked for.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ pub struct CommitRequest {
     pub keep_snapshots: bool,
     /// Commits an encrypted catalog.
     pub allow_encrypted: bool,
+    /// Files of this machine that the version was made from.
+    pub sources: Vec<PathBuf>,
 }
 
 /// What a commit came to.
@@ -64,6 +67,7 @@ pub fn commit(
     checkout: &mut Checkout,
     request: CommitRequest,
 ) -> Result<Commit, LakeError> {
+    let named_sources = sources::named(&request.sources)?;
     require_no_transaction(connection, copy.file())?;
     require_format(connection, copy.file())?;
     flush_inlined(connection, copy.file(), &checkout.data_path)?;
@@ -107,13 +111,18 @@ pub fn commit(
     let nothing_new = comparison.is_same() && warning.is_none();
     if !nothing_new || request.force {
         require_readable(connection, &catalog, &frozen.contents)?;
-        write_version(&scratch, &frozen.contents, &commit.description, &request, parent)?;
+        let kept = sources::keep(&scratch, &named_sources)?;
+        write_version(&scratch, &frozen.contents, &commit.description, &request, parent, kept)?;
         copy.keep_version(&scratch, request.id)?;
         checkout.local.push(request.id);
         commit.version = Some(request.id);
         commit.committed = true;
     } else if let Some(tip) = parent {
         commit.parent = read_record(&copy.version(tip), tip)?.parent();
+        if !named_sources.is_empty() {
+            let why = "nothing changed, so there is no version to keep the sources with; force := true makes one";
+            commit.notes.push(why.to_owned());
+        }
     }
     copy.save(checkout)?;
     Ok(commit)
@@ -222,6 +231,7 @@ fn write_version(
     description: &Description,
     request: &CommitRequest,
     parent: Option<VersionId>,
+    sources: Vec<SourceFile>,
 ) -> Result<(), LakeError> {
     let write = |name: &str, bytes: &[u8]| {
         let path = folder.join(name);
@@ -243,6 +253,7 @@ fn write_version(
         catalogs: std::collections::BTreeMap::new(),
         files_sha256: Some(Sha256::of(&files)),
         dataset_sha256: Some(Sha256::of(&dataset)),
+        sources,
         tool: Some(concat!("fdl-duckdb ", env!("CARGO_PKG_VERSION")).to_owned()),
     };
     write(layout::DATASET_JSON, &dataset)?;

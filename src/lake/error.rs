@@ -102,6 +102,14 @@ pub enum LakeError {
         /// The repository that it was checked out from.
         repository: String,
     },
+    /// A file that cannot be the source of a version.
+    #[error("{} cannot be a source: {why}", path.display())]
+    BadSource {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// Work that is nowhere else would be lost.
     #[error("{} holds {what}", path.display())]
     Dirty {

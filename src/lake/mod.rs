@@ -17,6 +17,7 @@ mod narrow;
 mod paths;
 mod restore;
 mod rows;
+mod sources;
 mod statistics;
 mod status;
 mod template;

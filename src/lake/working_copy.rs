@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::LakeError;
-use crate::format::{DataDir, FDL_VERSION, RefName, VersionId, supported};
+use crate::format::{DataDir, FDL_VERSION, RefName, VersionId, layout, supported};
 
 const STATE: &str = "state.json";
 
@@ -127,12 +127,7 @@ impl WorkingCopy {
         let versions = self.folder.join("versions");
         fs::create_dir_all(&versions).map_err(|source| LakeError::io("create", &versions, source))?;
         remove_folder(&target)?;
-        let entries = fs::read_dir(scratch).map_err(|source| LakeError::io("read", scratch, source))?;
-        for entry in entries {
-            let path = entry.map_err(|source| LakeError::io("read", scratch, source))?.path();
-            sync(&path)?;
-        }
-        sync(scratch)?;
+        sync_all(scratch)?;
         fs::rename(scratch, &target).map_err(|source| LakeError::io("write", &target, source))?;
         sync(&versions)
     }
@@ -159,8 +154,8 @@ impl WorkingCopy {
         self.write(&State { fdl: FDL_VERSION.to_owned(), current: Some(checkout.clone()), next: None })
     }
 
-    /// Takes away what no checkout needs: scratch files, versions of former checkouts, and the whole folder when there is
-    /// no working copy after all.
+    /// Takes away what no checkout needs: scratch files, versions of former checkouts, the sources of what is published,
+    /// and the whole folder when there is no working copy after all.
     fn tidy(&self) -> Result<(), LakeError> {
         let state = match read_state(&self.file) {
             Ok(state) => state,
@@ -170,6 +165,9 @@ impl WorkingCopy {
         };
         remove_folder(&self.folder.join("tmp"))?;
         let checkouts = [&state.current, &state.next].into_iter().flatten();
+        for base in checkouts.clone().filter_map(|checkout| checkout.base) {
+            remove_folder(&self.version(base).join(layout::SOURCES))?;
+        }
         let needed: Vec<PathBuf> = checkouts
             .flat_map(|checkout| checkout.local.iter().copied().chain(checkout.base))
             .map(|id| self.version(id))
@@ -297,6 +295,16 @@ fn corrupt(file: &Path, why: String) -> LakeError {
 /// Makes a file or folder durable.
 fn sync(path: &Path) -> Result<(), LakeError> {
     File::open(path).and_then(|file| file.sync_all()).map_err(|source| LakeError::io("write", path, source))
+}
+
+/// Makes a folder durable with all that is in it.
+fn sync_all(folder: &Path) -> Result<(), LakeError> {
+    let entries = fs::read_dir(folder).map_err(|source| LakeError::io("read", folder, source))?;
+    for entry in entries {
+        let path = entry.map_err(|source| LakeError::io("read", folder, source))?.path();
+        if path.is_dir() { sync_all(&path)? } else { sync(&path)? }
+    }
+    sync(folder)
 }
 
 fn remove_folder(path: &Path) -> Result<(), LakeError> {

@@ -267,6 +267,10 @@ impl From<LakeError> for Error {
             LakeError::OtherRepository { .. } => {
                 (Code::Exists, "choose another place with path := '…', or replace it with force := true.")
             }
+            LakeError::BadSource { .. } => (
+                Code::BadArgument,
+                "sources are files of this machine: give their paths, each once; nothing was committed.",
+            ),
             LakeError::Dirty { .. } => {
                 (Code::Dirty, "CALL fdl_push('…', message := '…') publishes it; force := true throws it away.")
             }

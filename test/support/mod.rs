@@ -94,6 +94,7 @@ impl Bench {
             catalogs: BTreeMap::new(),
             files_sha256: Some(Sha256::of(&files)),
             dataset_sha256: Some(Sha256::of(&dataset)),
+            sources: Vec::new(),
             tool: None,
         };
         let folder = self.folder.path().join(id.to_string());

@@ -144,6 +144,10 @@ async fn on_disk(source: &dyn Store, scratch: &Path, object: Object) -> Result<(
         return Err(RepoError::corrupt(&object.key, format!("it has {found} bytes, not as a version says")));
     }
     let path: PathBuf = file.as_ref().to_owned();
+    if object.hash.is_some() {
+        let read = Sha256::of_file(&path).map_err(|source| RepoError::Local { path: path.clone(), source })?;
+        check_hash(&object, read.0)?;
+    }
     Ok((file, FileToPut { key: object.key, size: found, path }))
 }
 

@@ -127,11 +127,11 @@ async fn asked(store: &dyn Store, record: Record) -> Result<Version, RepoError> 
         names.extend(record.catalogs.keys().map(|format| format!("{}{format}.duckdb", layout::CATALOGS)));
     }
     for (name, hash) in [(layout::DATASET_JSON, record.dataset_sha256), (layout::FILES_JSON, record.files_sha256)] {
-        if hash.is_some() && (!marked || there(store, &format!("{}{name}", layout::version(id))).await?) {
+        if hash.is_some() && (!marked || has(store, &format!("{}{name}", layout::version(id))).await?) {
             names.insert(name.to_owned());
         }
     }
-    if there(store, &layout::signature(id)).await? {
+    if has(store, &layout::signature(id)).await? {
         names.insert(layout::SIGNATURE.to_owned());
     }
     names.insert(layout::VERSION_JSON.to_owned());
@@ -139,7 +139,7 @@ async fn asked(store: &dyn Store, record: Record) -> Result<Version, RepoError> 
     Ok(Version { record, marked, parts })
 }
 
-async fn there(store: &dyn Store, key: &str) -> Result<bool, StoreError> {
+pub(super) async fn has(store: &dyn Store, key: &str) -> Result<bool, StoreError> {
     match store.head(key).await {
         Ok(_) => Ok(true),
         Err(StoreError::NotFound { .. } | StoreError::Permission { .. }) => Ok(false),

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::TryStreamExt;
 
-use crate::format::{Files, Record, RefName, Settings, VersionId, layout};
+use crate::format::{Files, Record, RefName, Settings, SourceFile, VersionId, layout};
 use crate::store::{Store, StoreError};
 
 use super::catalog::{LookInto, version_files};
@@ -120,7 +120,7 @@ pub async fn clone(
     work.data_files(&live).await?;
     work.versions(&chosen.versions).await?;
     if options.sources {
-        work.folder(layout::SOURCES).await?;
+        work.sources(&chosen.versions).await?;
     }
     work.carrier.carry(chosen.extras.iter().map(|key| Object::plain(key)).collect()).await?;
     let moved = refs::write(source.store(), target, &chosen, there.is_some()).await?;
@@ -181,7 +181,7 @@ impl Work<'_> {
     /// The data files of versions, each once.
     async fn data_files(&mut self, versions: &[&choose::Version]) -> Result<(), RepoError> {
         let data_dir = &self.source.settings().data_dir;
-        let there = self.listed(data_dir.as_str()).await?;
+        let there = listed(self.target, data_dir.as_str()).await?;
         let mut seen = KeySet::default();
         for version in versions {
             let files: Files = version_files(self.source.store(), data_dir, &version.record, self.look).await?;
@@ -199,41 +199,34 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Every object of a folder of the source that the target lacks.
-    async fn folder(&mut self, prefix: &str) -> Result<(), RepoError> {
-        let there = self.listed(prefix).await?;
-        let mut listing = self.source.store().list(prefix);
-        let mut missing = Vec::new();
-        loop {
-            let meta = match listing.try_next().await {
-                Ok(Some(meta)) => meta,
-                Ok(None) => break,
-                Err(StoreError::Unsupported { .. }) => {
-                    self.done.notes.push(format!("the source cannot list, so nothing under {prefix} was copied"));
-                    break;
-                }
-                Err(error) => return Err(error.into()),
+    /// The files that versions were made from, each once. The source may itself be a copy that was made without them.
+    async fn sources(&mut self, versions: &[choose::Version]) -> Result<(), RepoError> {
+        let named = versions.iter().flat_map(|version| &version.record.sources);
+        let named: BTreeMap<String, &SourceFile> = named.map(|file| (layout::source(file.sha256), file)).collect();
+        if named.is_empty() {
+            return Ok(());
+        }
+        let store = self.source.store();
+        let (here, there) = (listed(store, layout::SOURCES).await?, listed(self.target, layout::SOURCES).await?);
+        let (mut missing, mut lost) = (Vec::new(), 0);
+        for (key, file) in named {
+            let sized = sized(&key, file.size);
+            let is_here = match &here {
+                Some(here) => here.contains(&sized),
+                None => choose::has(store, &key).await?,
             };
-            match there.as_ref().is_some_and(|there| there.contains(&sized(&meta.key, meta.size))) {
-                true => self.carrier.skipped += 1,
-                false => missing.push(Object { key: meta.key, size: Some(meta.size), hash: None }),
+            if there.as_ref().is_some_and(|there| there.contains(&sized)) {
+                self.carrier.skipped += 1;
+            } else if is_here {
+                missing.push(Object { key, size: Some(file.size), hash: Some(file.sha256) });
+            } else {
+                lost += 1;
             }
+        }
+        if lost > 0 {
+            self.done.notes.push(format!("{lost} of the sources that versions name are not in the repository"));
         }
         self.carrier.carry_unless_there(missing, there.is_some()).await
-    }
-
-    /// The keys and sizes of what the target has in a folder; nothing where it cannot list.
-    async fn listed(&self, prefix: &str) -> Result<Option<KeySet>, RepoError> {
-        let mut there = KeySet::default();
-        let mut listing = self.target.list(prefix);
-        loop {
-            match listing.try_next().await {
-                Ok(Some(meta)) => drop(there.insert(&sized(&meta.key, meta.size))),
-                Ok(None) => return Ok(Some(there)),
-                Err(StoreError::Unsupported { .. }) => return Ok(None),
-                Err(error) => return Err(error.into()),
-            }
-        }
     }
 
     /// The folders of versions: the marks first, so that nobody takes one that was taken away for one that is damaged;
@@ -315,6 +308,20 @@ impl Work<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// The keys and sizes of what a store has in a folder; nothing where it cannot list.
+async fn listed(store: &dyn Store, prefix: &str) -> Result<Option<KeySet>, RepoError> {
+    let mut there = KeySet::default();
+    let mut listing = store.list(prefix);
+    loop {
+        match listing.try_next().await {
+            Ok(Some(meta)) => drop(there.insert(&sized(&meta.key, meta.size))),
+            Ok(None) => return Ok(Some(there)),
+            Err(StoreError::Unsupported { .. }) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
     }
 }
 

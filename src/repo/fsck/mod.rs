@@ -8,6 +8,7 @@
 
 mod files;
 mod finding;
+mod sources;
 mod structure;
 mod version;
 
@@ -22,6 +23,7 @@ use super::folders::Folders;
 
 use finding::Repairs;
 pub use finding::{Code, Finding, Level};
+pub use sources::fsck_sources;
 
 /// How closely to look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,7 +78,11 @@ pub async fn fsck(store: &dyn Store, options: &FsckOptions, look: LookInto<'_>) 
         Depth::Structure => None,
         Depth::Files => Some(scene.list_data(options.reference.is_none()).await?),
     };
+    let deep = data.is_some();
     scene.versions(data).await?;
+    if deep {
+        scene.sources().await?;
+    }
     let Scene { mut findings, data_dir, folders, records, chosen, .. } = scene;
     findings.sort_by(|a, b| (a.level, &a.object, a.code).cmp(&(b.level, &b.object, b.code)));
     findings.dedup();

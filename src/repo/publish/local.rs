@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
-use crate::format::{DataDir, Dataset, Files, FormatError, Record, Sha256, VersionId, layout};
+use crate::format::{DataDir, Dataset, Files, FormatError, Record, Sha256, SourceFile, VersionId, layout};
 
 use super::super::error::RepoError;
 
@@ -20,16 +20,18 @@ pub struct LocalVersion {
     /// Its data files.
     pub files: Files,
     /// The catalogs, with the key each is to have.
-    pub(super) catalogs: Vec<LocalCatalog>,
+    pub(super) catalogs: Vec<LocalFile>,
+    /// The files it was made from, with the key each is to have.
+    pub(super) sources: Vec<LocalFile>,
     pub(super) record_bytes: Bytes,
     pub(super) dataset_bytes: Bytes,
     pub(super) files_bytes: Bytes,
     pub(super) signature: Option<Bytes>,
 }
 
-/// A catalog of a version in a folder of this machine.
+/// A file of a version in a folder of this machine.
 #[derive(Debug, Clone)]
-pub(super) struct LocalCatalog {
+pub(super) struct LocalFile {
     pub(super) key: String,
     pub(super) path: PathBuf,
     pub(super) sha256: Sha256,
@@ -71,9 +73,14 @@ impl LocalVersion {
             .chain(others)
             .map(|(name, sha256, size)| {
                 let (key, path) = (format!("{}{name}", layout::version(id)), file(&name));
-                catalog(key, path, sha256, size)
+                local_file(key, path, sha256, size)
             })
             .collect::<Result<_, _>>()?;
+        let source = |source: &SourceFile| {
+            let key = layout::source(source.sha256);
+            local_file(key.clone(), file(&key), source.sha256, Some(source.size))
+        };
+        let sources = record.sources.iter().map(source).collect::<Result<_, _>>()?;
 
         let signature = file(layout::SIGNATURE);
         let signature = match std::fs::read(&signature) {
@@ -81,7 +88,7 @@ impl LocalVersion {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(source) => return Err(local(&signature, source)),
         };
-        Ok(Self { record, dataset, files, catalogs, record_bytes, dataset_bytes, files_bytes, signature })
+        Ok(Self { record, dataset, files, catalogs, sources, record_bytes, dataset_bytes, files_bytes, signature })
     }
 
     /// The version's ID.
@@ -91,7 +98,7 @@ impl LocalVersion {
     }
 }
 
-impl LocalCatalog {
+impl LocalFile {
     /// The bytes that are to be sent, checked once more: they may have changed since the version was read.
     pub(super) fn read(&self) -> Result<Bytes, RepoError> {
         read_hashed(&self.path, Some(self.sha256))
@@ -109,14 +116,14 @@ pub(super) fn check_chain(chain: &[LocalVersion]) -> Result<(), RepoError> {
     Ok(())
 }
 
-fn catalog(key: String, path: PathBuf, expected: Sha256, recorded: Option<u64>) -> Result<LocalCatalog, RepoError> {
+fn local_file(key: String, path: PathBuf, expected: Sha256, recorded: Option<u64>) -> Result<LocalFile, RepoError> {
     let (sha256, size) = Sha256::of_file(&path).map_err(|error| local(&path, error))?;
     check_hash(&path, sha256, expected)?;
     if recorded.is_some_and(|recorded| recorded != size) {
         let why = format!("it has {size} bytes, not as its record says");
         return Err(RepoError::corrupt(shown(&path), why));
     }
-    Ok(LocalCatalog { key, path, sha256, size })
+    Ok(LocalFile { key, path, sha256, size })
 }
 
 fn read(path: &Path) -> Result<Bytes, RepoError> {

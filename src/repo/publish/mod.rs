@@ -73,11 +73,12 @@ pub struct PushReport {
     pub outcome: PushOutcome,
     /// How many versions were sent.
     pub versions: usize,
-    /// How many new data files were published: sent, or settled where DuckDB had written them.
+    /// How many new files were published: data files that were sent, or settled where DuckDB had written them, and
+    /// files that the versions were made from.
     pub files_uploaded: u64,
     /// Their bytes.
     pub bytes_uploaded: u64,
-    /// How many data files that the versions name were in the repository already.
+    /// How many files that the versions name were in the repository already.
     pub files_skipped: u64,
     /// What did not go as well as it should, and what else the user should know.
     pub notes: Vec<String>,
@@ -232,6 +233,7 @@ impl Work<'_> {
         };
         let data_dir = &self.repository.settings().data_dir;
         let sent = send::data_files(store, data_dir, &push.data, &new).await?;
+        let sent = send::sources(store, chain, sent).await?;
         send::contents(store, chain).await?;
         send::records(store, chain).await?;
         self.look_again(began, clock, sent.oldest, &new).await?;

@@ -13,7 +13,7 @@ use crate::store::{Body, ConditionalWrite, FilePut, FileToPut, Store, StoreError
 use super::super::CONCURRENT;
 use super::super::error::RepoError;
 use super::super::read::get_optional;
-use super::local::{LocalCatalog, LocalVersion};
+use super::local::{LocalFile, LocalVersion};
 
 /// A catalog up to this many bytes is sent in one write on condition; a larger one is streamed.
 const SMALL: u64 = 8 << 20;
@@ -109,8 +109,25 @@ async fn upload(
     }
     // An earlier push may have brought what is not here any more.
     still_there(store, &elsewhere).await?;
-    let mut all = Sent { skipped: elsewhere.len() as u64, ..Sent::default() };
-    for (file, put) in here.iter().zip(store.put_files(&here).await?) {
+    put(store, &here, Sent { skipped: elsewhere.len() as u64, ..Sent::default() }).await
+}
+
+/// Sends the files that the versions were made from, each once.
+pub(super) async fn sources(store: &dyn Store, chain: &[LocalVersion], sent: Sent) -> Result<Sent, RepoError> {
+    let sources = chain.iter().flat_map(|version| &version.sources);
+    let by_key: BTreeMap<&str, &LocalFile> = sources.map(|source| (source.key.as_str(), source)).collect();
+    let files = by_key.into_values();
+    let files = files.map(|file| FileToPut { key: file.key.clone(), size: file.size, path: file.path.clone() });
+    put(store, &files.collect::<Vec<_>>(), sent).await
+}
+
+/// Sends files that are never replaced, and adds to what was sent before.
+async fn put(store: &dyn Store, files: &[FileToPut], sent: Sent) -> Result<Sent, RepoError> {
+    let mut all = sent;
+    if files.is_empty() {
+        return Ok(all);
+    }
+    for (file, put) in files.iter().zip(store.put_files(files).await?) {
         all = match put {
             FilePut::Written => all.and_sent(file.size),
             FilePut::There { size } => {
@@ -153,7 +170,7 @@ fn check_size(file: &StoredFile, found: Result<u64, StoreError>) -> Result<(), R
 
 /// One object of a version folder that is to be written.
 enum Part<'a> {
-    Catalog(&'a LocalVersion, &'a LocalCatalog),
+    Catalog(&'a LocalVersion, &'a LocalFile),
     Small(String, Bytes),
 }
 
@@ -212,7 +229,7 @@ async fn write_once(store: &dyn Store, key: &str, bytes: Bytes) -> Result<(), Re
 
 /// Streams a large catalog, which no store writes on condition. The record, which vouches for it, says whether it is
 /// there already; without a record the folder is not a version yet and may be written again.
-async fn stream_once(store: &dyn Store, version: &LocalVersion, catalog: &LocalCatalog) -> Result<(), RepoError> {
+async fn stream_once(store: &dyn Store, version: &LocalVersion, catalog: &LocalFile) -> Result<(), RepoError> {
     let key = layout::version_json(version.id());
     match get_optional(store, &key).await? {
         None => {

@@ -4,9 +4,10 @@
 //! catalogs (they hold statistics of columns) and, last in its folder, files.json (paths hold partition values), which
 //! tells the next call what is left to do when this one is stopped.
 //!
-//! dataset.json and version.json hold no row values and stay. Files under `sources/` are not looked at.
+//! dataset.json and version.json hold no row values and stay. What the versions were made from goes with the data files.
 
 mod run;
+mod sources;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -42,9 +43,9 @@ pub struct WithdrawOptions {
 pub enum WithdrawAction {
     /// Deletes the tag.
     DeleteTag,
-    /// Deletes the data file.
+    /// Deletes the data file, or a file that the version was made from.
     DeleteFile,
-    /// The data file stays: a version that is not withdrawn reads it too.
+    /// The file stays: a version that is not withdrawn names it too.
     KeepFile {
         /// That version.
         by: VersionId,
@@ -61,8 +62,8 @@ impl fmt::Display for WithdrawAction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::DeleteTag => f.write_str("delete the tag"),
-            Self::DeleteFile => f.write_str("delete the data file"),
-            Self::KeepFile { by } => write!(f, "refused: version {by} reads it too; withdraw that as well"),
+            Self::DeleteFile => f.write_str("delete the file"),
+            Self::KeepFile { by } => write!(f, "refused: version {by} names it too; withdraw that as well"),
             Self::Mark => f.write_str("mark as withdrawn"),
             Self::DeletePart => f.write_str("delete"),
             Self::Nothing => f.write_str("nothing: no version names it"),
@@ -311,6 +312,7 @@ impl Scene<'_> {
                 None => row(key.clone(), WithdrawAction::DeleteFile, size),
             });
         }
+        rows.extend(self.sources().await?.into_iter().map(|(key, action, bytes)| row(key, action, bytes)));
         for id in &self.withdrawn {
             let folder = self.folders.by_id.get(id).cloned().unwrap_or_default();
             if self.mark(*id).await?.and_then(|mark| mark.reason) != Some(Reason::Withdrawn) {

@@ -15,6 +15,7 @@ use super::super::open::Repository;
 use super::super::read::read_record;
 use super::super::ref_change::delete_ref;
 use super::super::refs::{list_refs, refresh_refs_json};
+use super::sources;
 use super::{WithdrawAction, WithdrawError, WithdrawPlan, WithdrawRow, named};
 
 /// Carries a plan out, in its order. Gives its rows as they are now. Stopped at any point, the same call with a fresh
@@ -80,7 +81,8 @@ async fn check_again(repository: &Repository, plan: &WithdrawPlan, look: LookInt
     for (id, folder) in folders.complete().filter(|(id, _)| !plan.known.contains(id)) {
         let record = read_record(store, id).await?;
         let files = named(repository, look, &record, folder.is_marked()).await?;
-        if files.is_some_and(|files| files.iter().any(|(key, _)| doomed.contains(key))) {
+        let reads = files.is_some_and(|files| files.iter().any(|(key, _)| doomed.contains(key)));
+        if reads || sources::keys(&record).any(|key| doomed.contains(key.as_str())) {
             return Err(WithdrawError::Appeared(id));
         }
     }

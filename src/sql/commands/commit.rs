@@ -1,11 +1,11 @@
 //! `fdl_commit(lake)`: makes a version of what the working catalog holds, beside it.
 
-use super::{column, flag, no_signatures, text};
+use super::{column, flag, no_signatures, text, texts};
 use crate::engine::Connection;
 use crate::format::{Clock, Timestamp};
 use crate::lake::{self, Checkout, Commit, CommitRequest, WorkingCopy};
 use crate::sql::author::default_author;
-use crate::sql::place::{Lake, find_lake};
+use crate::sql::place::{Lake, expand, find_lake};
 use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Value};
 
 pub(super) const COMMAND: Command = Command {
@@ -18,6 +18,7 @@ pub(super) const COMMAND: Command = Command {
         flag("keep_snapshots"),
         flag("allow_encrypted"),
         text("sign_with"),
+        texts("sources"),
     ],
     columns: &[
         column("version", ColumnType::Text),
@@ -77,6 +78,7 @@ pub(super) fn commit(
         force: arguments.boolean("force"),
         keep_snapshots: arguments.boolean("keep_snapshots"),
         allow_encrypted: arguments.boolean("allow_encrypted"),
+        sources: arguments.texts("sources").iter().map(|path| expand(path)).collect(),
     };
     Ok(lake::commit(connection, copy, checkout, request)?)
 }

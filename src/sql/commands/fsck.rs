@@ -43,6 +43,8 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     let found = context.block_on(repo::fsck(repository.store(), &FsckOptions { depth, reference }, look))??;
     let mut rows: Vec<Vec<Value>> = found.findings.iter().map(row).collect();
     if content {
+        let sources = context.block_on(repo::fsck_sources(repository.store(), &found, look))??;
+        rows.extend(sources.iter().map(row));
         rows.extend(unreadable(context, &place, &repository, &found)?);
     }
     Ok(Output::Rows(rows))

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures::future::join;
 
 use super::commit::{commit, note, open_copy};
-use super::{column, text};
+use super::{column, text, texts};
 use crate::engine::literal;
 use crate::format::{Files, RefKind, RefName, VersionId, layout};
 use crate::lake::{self, Checkout, WorkingCopy};
@@ -20,7 +20,7 @@ use crate::sql::{Arguments, Code, ColumnType, Command, Context, Error, Output, V
 pub(super) const COMMAND: Command = Command {
     name: "fdl_push",
     positional: Some("lake"),
-    named: &[text("message"), text("author"), text("ref"), text("tag"), text("token")],
+    named: &[text("message"), text("author"), texts("sources"), text("ref"), text("tag"), text("token")],
     columns: &[
         column("repository", ColumnType::Text),
         column("ref", ColumnType::Text),
@@ -37,6 +37,10 @@ pub(super) const COMMAND: Command = Command {
 };
 
 fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
+    if arguments.text("message").is_none() && !arguments.texts("sources").is_empty() {
+        return Err(Error::bad_argument("sources belong to a commit, and without a message nothing is committed")
+            .with_hint("give message := '…', or give them to fdl_commit."));
+    }
     let connection = context.connection()?;
     let (access, lake) = find_lake(context, &connection, arguments)?;
     let (copy, mut checkout) = open_copy(&connection, &lake)?;
