@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::TryStreamExt;
 
-use crate::format::{Files, Record, RefName, Settings, SourceFile, VersionId, layout};
+use crate::format::{Files, Record, RefName, Settings, VersionId, layout};
 use crate::store::{Store, StoreError};
 
 use super::catalog::{LookInto, version_files};
@@ -120,7 +120,7 @@ pub async fn clone(
     work.data_files(&live).await?;
     work.versions(&chosen.versions).await?;
     if options.sources {
-        work.sources(&chosen.versions).await?;
+        work.sources(&chosen.versions, options.refs.is_empty()).await?;
     }
     work.carrier.carry(chosen.extras.iter().map(|key| Object::plain(key)).collect()).await?;
     let moved = refs::write(source.store(), target, &chosen, there.is_some()).await?;
@@ -199,34 +199,42 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// The files that versions were made from, each once. The source may itself be a copy that was made without them.
-    async fn sources(&mut self, versions: &[choose::Version]) -> Result<(), RepoError> {
-        let named = versions.iter().flat_map(|version| &version.record.sources);
-        let named: BTreeMap<String, &SourceFile> = named.map(|file| (layout::source(file.sha256), file)).collect();
-        if named.is_empty() {
-            return Ok(());
-        }
+    /// The files that versions were made from, each once; with `all`, and where the source can list, also those that no
+    /// version names. The source may itself be a copy that was made without them.
+    async fn sources(&mut self, versions: &[choose::Version], all: bool) -> Result<(), RepoError> {
         let store = self.source.store();
-        let (here, there) = (listed(store, layout::SOURCES).await?, listed(self.target, layout::SOURCES).await?);
-        let (mut missing, mut lost) = (Vec::new(), 0);
-        for (key, file) in named {
-            let sized = sized(&key, file.size);
-            let is_here = match &here {
-                Some(here) => here.contains(&sized),
-                None => choose::has(store, &key).await?,
-            };
-            if there.as_ref().is_some_and(|there| there.contains(&sized)) {
-                self.carrier.skipped += 1;
-            } else if is_here {
-                missing.push(Object { key, size: Some(file.size), hash: Some(file.sha256) });
-            } else {
-                lost += 1;
+        let live = versions.iter().filter(|version| !version.marked);
+        let named = live.flat_map(|version| &version.record.sources);
+        let named: BTreeMap<String, u64> = named.map(|file| (layout::source(file.sha256), file.size)).collect();
+        let listed_here = optional_listing(list_sizes(store, layout::SOURCES).await)?;
+        let mut here = BTreeMap::new();
+        match listed_here {
+            Some(listed) if all => here = listed,
+            Some(mut listed) => here.extend(named.keys().filter_map(|key| listed.remove_entry(key))),
+            None => {
+                for (key, size) in &named {
+                    if choose::has(store, key).await? {
+                        here.insert(key.clone(), *size);
+                    }
+                }
             }
         }
+        let lost = named.keys().filter(|key| !here.contains_key(*key)).count();
         if lost > 0 {
             self.done.notes.push(format!("{lost} of the sources that versions name are not in the repository"));
         }
-        self.carrier.carry_unless_there(missing, there.is_some()).await
+        if here.is_empty() {
+            return Ok(());
+        }
+        let there = optional_listing(list_sizes(self.target, layout::SOURCES).await)?;
+        let is_there = |key: &str, size| there.as_ref().is_some_and(|there| there.get(key) == Some(&size));
+        let (skipped, missing): (Vec<_>, Vec<_>) = here.into_iter().partition(|(key, size)| is_there(key, *size));
+        self.carrier.skipped += skipped.len() as u64;
+        let object = |(key, size): (String, u64)| {
+            let hash = key.strip_prefix(layout::SOURCES).and_then(|name| name.parse().ok());
+            Object { key, size: Some(size), hash }
+        };
+        self.carrier.carry_unless_there(missing.into_iter().map(object).collect(), there.is_some()).await
     }
 
     /// The folders of versions: the marks first, so that nobody takes one that was taken away for one that is damaged;
@@ -311,7 +319,12 @@ impl Work<'_> {
     }
 }
 
-/// The keys and sizes of what a store has in a folder; nothing where it cannot list.
+/// What a store has in a folder, with sizes.
+async fn list_sizes(store: &dyn Store, prefix: &str) -> Result<BTreeMap<String, u64>, RepoError> {
+    Ok(store.list(prefix).map_ok(|meta| (meta.key, meta.size)).try_collect().await?)
+}
+
+/// The keys and sizes of what a store has in a folder, in little memory; nothing where it cannot list.
 async fn listed(store: &dyn Store, prefix: &str) -> Result<Option<KeySet>, RepoError> {
     let mut there = KeySet::default();
     let mut listing = store.list(prefix);
