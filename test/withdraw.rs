@@ -23,7 +23,8 @@ fn look(bench: &Bench) -> LookInto<'_> {
     LookInto { scratch: bench.path(), files: None }
 }
 
-/// A version whose only table has this name; the catalogs of those with `SECRET` hold a statistic of it.
+/// A version whose only table has this name. The catalogs of those with `SECRET` hold a statistic of it, and all of them
+/// were made from one file.
 fn version(bench: &Bench, parent: Option<VersionId>, table: &str, data: &[(&str, u64)]) -> LocalVersion {
     let folder = bench.version_folder(parent, data);
     let file = |name: &str| folder.join(name);
@@ -40,6 +41,15 @@ fn version(bench: &Bench, parent: Option<VersionId>, table: &str, data: &[(&str,
     change("files.json", read("files.json").replace("\"table\": \"t\"", &format!("\"table\": \"{table}\"")));
     if data.iter().any(|(key, _)| *key == SECRET) {
         change(layout::CATALOG, format!("{} min = Aiko", read(layout::CATALOG)));
+    }
+    if data.iter().any(|(key, _)| *key == SECRET) {
+        let source = "Aiko, as she was before";
+        let hash = Sha256::of(source.as_bytes());
+        let named =
+            format!(r#", "sources": [{{"name": "people.csv", "sha256": "{hash}", "size": {}}}]}}"#, source.len());
+        record = format!("{}{named}", record.trim_end().trim_end_matches('}'));
+        std::fs::create_dir(file("sources")).unwrap();
+        std::fs::write(file(&layout::source(hash)), source).unwrap();
     }
     std::fs::write(file("version.json"), record).unwrap();
     LocalVersion::load(&folder, &DataDir::default()).unwrap()
@@ -59,6 +69,7 @@ fn scene(bench: &Bench) -> (Arc<MemoryStore>, Vec<VersionId>) {
     block_on(store.put(SECRET, Body::Bytes("Aiko Tanak".into()))).unwrap();
     block_on(store.put(OPEN, Body::Bytes("open".into()))).unwrap();
     block_on(bench.push(store.clone(), "main", Expected::Absent, &chain)).unwrap();
+    assert_eq!(store.contents().keys().filter(|key| key.starts_with(layout::SOURCES)).count(), 1);
     let ids: Vec<VersionId> = chain.iter().map(LocalVersion::id).collect();
     block_on(create_tag(store.as_ref(), &RefName::tag("v1").unwrap(), ids[1])).unwrap();
     block_on(create_tag(store.as_ref(), &RefName::tag("clean").unwrap(), ids[0])).unwrap();
