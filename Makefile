@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV_PYTHON = build/venv/bin/python
 
 .DEFAULT_GOAL := release
-.PHONY: release debug setup setup-demo demo test test-rust test-sql test-scenarios lint format clean clean-all help
+.PHONY: release debug setup setup-demo demo test test-rust test-sql test-scenarios bench lint format clean clean-all help
 
 release: ## build/release/fdl.duckdb_extension and build/repository/ (the default)
 	cargo build --release --lib
@@ -35,6 +35,9 @@ test-sql: release setup ## test/sql alone, in every supported DuckDB
 
 test-scenarios: release setup ## test/scenarios alone
 	$(VENV_PYTHON) scripts/test.py scenarios
+
+bench: release setup ## how long fdl takes, as a ratio to the bare work
+	$(VENV_PYTHON) benches/measure.py
 
 lint: ## formatting, clippy, and the rules of the architecture that clippy does not know
 	cargo fmt --check
