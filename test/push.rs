@@ -219,3 +219,27 @@ fn a_longer_chain_follows_one_that_landed_unheard() {
     assert_eq!((report.versions, report.files_uploaded), (1, 1));
     assert_eq!(read_everything(&store)[&main_branch()], more[1].id());
 }
+
+#[test]
+fn a_data_file_that_is_old_enough_for_a_gc_is_looked_at_again_before_the_ref_moves() {
+    for (age, lost) in [(60, false), (2 * 86_400, true)] {
+        let bench = Bench::new(20);
+        let store = support::repository_with_clock(&bench);
+        let chain = bench.chain(None, 1);
+        write_data(&store, &chain);
+        bench.clock.advance(age);
+        // The gc of somebody else takes the file while the version is being written.
+        let (inner, key) = (store.clone(), chain[0].files.iter().next().unwrap().0.to_owned());
+        let rule = move |call: Call<'_>| {
+            if call.verb.is_write() && call.key.ends_with("version.json") {
+                std::thread::scope(|scope| scope.spawn(|| block_on(inner.delete(&key)).unwrap()).join().unwrap());
+            }
+            Fault::None
+        };
+        let faulty = Arc::new(FaultStore::new(store.clone(), rule));
+        let pushed = block_on(bench.push(faulty, "main", Expected::Absent, &chain));
+        assert_eq!(matches!(pushed, Err(RepoError::Corrupt { .. })), lost, "{pushed:?}");
+        // A young file no gc takes, so looking again would be a round trip for nothing.
+        assert_eq!(store.contents().contains_key("refs/heads/main"), !lost);
+    }
+}
