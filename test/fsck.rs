@@ -169,11 +169,11 @@ fn findings_name_the_object_and_what_mends_it() {
     assert_eq!(codes(&marked), expected);
     let repairs: Vec<&str> = marked.iter().filter_map(|finding| finding.repair.as_deref()).collect();
     let expire = format!("CALL fdl_expire('memory:', versions := ['{}'], dry_run := false)", ids[0]);
-    assert_eq!(repairs, ["CALL fdl_delete_ref('memory:', 'refs/tags/v1')", &expire]);
+    assert_eq!(repairs, ["CALL fdl_delete_ref('memory:', ref := 'refs/tags/v1')", &expire]);
 
     let parent = damage(&remove(&layout::version_json(ids[1])));
-    let (folder, child) = (layout::version(ids[1]), layout::version_json(ids[2]));
-    let expected = [(Level::Error, Code::Parent, child.as_str()), (Level::Warning, Code::Unfinished, folder.as_str())];
+    let (lost, child) = (layout::version_json(ids[1]), layout::version_json(ids[2]));
+    let expected = [(Level::Error, Code::Missing, lost.as_str()), (Level::Error, Code::Parent, child.as_str())];
     assert_eq!(codes(&parent), expected);
 
     let circle = damage(&|store: &MemoryStore| {

@@ -11,7 +11,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use fdl::format::{Clock, DataDir, Files, RefName, VersionId, layout};
 use fdl::repo::{
     Expected, ExpireOptions, GcOptions, GcReason, GcRow, LocalVersion, LookInto, RepoError, Repository, create_tag,
-    plan_expire, plan_gc, run_expire, run_gc,
+    plan_expire, plan_gc, read_record, read_ref, run_expire, run_gc,
 };
 use fdl::store::fault::{Call, Fault};
 use fdl::store::{Body, FaultStore, LoggedStore, MemoryStore, Store, Verb};
@@ -153,6 +153,38 @@ fn a_version_without_a_good_list_is_looked_into_and_one_that_cannot_tell_stops_a
     put(&store, &layout::version_json(main), "{}");
     let plan = block_on(plan_gc(&open(store.clone()), &GcOptions::default(), look(&bench), bench.clock.now()));
     assert!(matches!(plan, Err(RepoError::Corrupt { .. })), "{plan:?}");
+}
+
+/// A version that lost its record is none that was never finished: whoever names it knows that it was there.
+#[test]
+fn a_lost_record_stops_all() {
+    let bench = Bench::new(8);
+    let (store, goes) = scene(&bench);
+    let dev = block_on(history_of(&store, "dev"));
+    let main = block_on(history_of(&store, "main"));
+    let before = store.contents();
+    // Of a head, of a parent, of one that is expired.
+    for id in [main[0], main[1], dev[1]] {
+        let store = fork(&bench, &store);
+        block_on(store.delete(&layout::version_json(id))).unwrap();
+        let error = run(&bench, store.clone()).unwrap_err();
+        assert!(
+            matches!(&error, RepoError::Corrupt { object, .. } if *object == layout::version_json(id)),
+            "{error:?}"
+        );
+        assert_eq!(store.contents().len() + 1, before.len(), "nothing was deleted");
+    }
+    assert_eq!(planned(&bench, store, &GcOptions::default()).len(), goes.len());
+}
+
+async fn history_of(store: &MemoryStore, branch: &str) -> Vec<VersionId> {
+    let mut next = read_ref(store, &RefName::branch(branch).unwrap()).await.unwrap().map(|held| held.version);
+    let mut ids = Vec::new();
+    while let Some(id) = next {
+        ids.push(id);
+        next = read_record(store, id).await.unwrap().parent();
+    }
+    ids
 }
 
 /// A push whose data files are old, at every request of the run until it has looked.

@@ -61,6 +61,13 @@ impl Expired {
         }
     }
 
+    /// The version that expired.json says it is the mark of, when it says so.
+    #[must_use]
+    pub fn parse_id(bytes: &[u8]) -> Option<VersionId> {
+        let value: Value = serde_json::from_slice(bytes).unwrap_or_default();
+        value.get("id").and_then(Value::as_str)?.parse().ok()
+    }
+
     /// The bytes of the mark of a version.
     ///
     /// # Errors
@@ -97,6 +104,7 @@ mod tests {
         assert_eq!(mark.reason, Some(Reason::Withdrawn));
         let id = "019a3c4e-7c1b-7d3a-9a55-0f2b6c1d9e10".parse().unwrap();
         assert_eq!(String::from_utf8(mark.print(id).unwrap()).unwrap(), FULL);
+        assert_eq!(Expired::parse_id(FULL.as_bytes()), Some(id));
     }
 
     #[test]
@@ -104,6 +112,7 @@ mod tests {
         let deep = "[".repeat(100_000);
         for odd in ["", "x", "null", "[1]", "{\"reason\": 5}", "{\"reason\": \"other\"}", "{\"fdl\": \"9.0\"}", &deep] {
             assert_eq!(Expired::parse(odd.as_bytes()), Expired::default(), "{}", odd.len());
+            assert_eq!(Expired::parse_id(odd.as_bytes()), None);
         }
         let half = Expired::parse(br#"{"fdl": "9.0", "reason": "retention", "at": "soon"}"#);
         assert_eq!((half.reason, half.at), (Some(Reason::Retention), None));

@@ -46,6 +46,22 @@ pub fn check_catalog(connection: &Connection, catalog: &Path, data_dir: &DataDir
     describe::files_of(&contents, data_dir)
 }
 
+/// Makes DuckDB read files from where they are: it keeps what it has read of a file in memory while size and time of the
+/// file are the same, and so would not see what has happened to it since.
+///
+/// # Errors
+/// DuckDB's, such as in a session whose settings are locked.
+pub fn forget_files(connection: &Connection) -> Result<(), LakeError> {
+    const SETTING: &str = "enable_external_file_cache";
+    let row = connection.row(&format!("SELECT current_setting('{SETTING}')::VARCHAR"))?;
+    if row.text(0)? == "true" {
+        // Off empties it.
+        connection.execute(&format!("SET GLOBAL {SETTING} = false"))?;
+        connection.execute(&format!("SET GLOBAL {SETTING} = true"))?;
+    }
+    Ok(())
+}
+
 /// The rows of a Parquet file, every row group and column read.
 ///
 /// # Errors

@@ -3,7 +3,7 @@
 //! A version is live while it has no mark, whether or not a ref leads to it; one that has a mark and is held by a ref all
 //! the same is taken for live too, as far as its files.json can be read. Nothing under `sources/` is ever looked at.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -15,7 +15,7 @@ use crate::store::{Store, StoreError};
 use super::CONCURRENT;
 use super::catalog::{LookInto, version_files};
 use super::error::RepoError;
-use super::folders::{Folders, list_folders};
+use super::folders::{Folders, list_folders, read_records};
 use super::key_set::KeySet;
 use super::open::Repository;
 use super::read::{read_mark, read_record};
@@ -107,15 +107,16 @@ pub struct GcPlan {
 /// 16 bytes for each data file that is live.
 ///
 /// # Errors
-/// [`RepoError::Corrupt`] when a live version's record, or both its files.json and its catalog, cannot be read: it is not
-/// known then what it needs, and nothing may go. Those of the store where it cannot list.
+/// [`RepoError::Corrupt`] when a record that is there or that a ref or another record names cannot be read, or of a live
+/// version neither files.json nor the catalog: it is not known then what it needs, and nothing may go. Those of the store
+/// where it cannot list.
 pub async fn plan_gc(
     repository: &Repository,
     options: &GcOptions,
     look: LookInto<'_>,
     now: DateTime<Utc>,
 ) -> Result<GcPlan, RepoError> {
-    let mut work = Work { repository, options, look, live: BTreeSet::new(), needed: KeySet::default() };
+    let mut work = Work::new(repository, options, look, BTreeSet::new());
     let (folders, refs) = work.look().await?;
     let before = now.checked_sub_signed(options.grace).unwrap_or(DateTime::<Utc>::MIN_UTC);
     let row = |path, bytes, written, reason| GcRow { path, bytes, age: now - written, reason, done: false };
@@ -157,7 +158,7 @@ pub async fn run_gc(
 ) -> Result<Vec<GcRow>, RepoError> {
     let store = repository.store();
     let GcPlan { mut rows, now: planned, live } = plan;
-    let mut work = Work { repository, options, look, live, needed: KeySet::default() };
+    let mut work = Work::new(repository, options, look, live);
     let now = store_time(repository, random).await?;
     for row in &mut rows {
         row.age = row.age.checked_add(&(now - planned)).unwrap_or(TimeDelta::zero());
@@ -228,9 +229,15 @@ struct Work<'a> {
     /// The versions whose files are in `needed`, or were when the plan was made.
     live: BTreeSet<VersionId>,
     needed: KeySet,
+    /// The parents of the versions whose records have been read.
+    parents: BTreeMap<VersionId, Vec<VersionId>>,
 }
 
-impl Work<'_> {
+impl<'a> Work<'a> {
+    fn new(repository: &'a Repository, options: &'a GcOptions, look: LookInto<'a>, live: BTreeSet<VersionId>) -> Self {
+        Self { repository, options, look, live, needed: KeySet::default(), parents: BTreeMap::new() }
+    }
+
     /// Reads refs and versions, and adds what those need that were not live before, until there are none.
     async fn look(&mut self) -> Result<(Folders, Refs), RepoError> {
         let store = self.repository.store();
@@ -245,11 +252,33 @@ impl Work<'_> {
             let new: Vec<(VersionId, bool)> =
                 folders.complete().filter_map(live).filter(|(id, _)| !self.live.contains(id)).collect();
             if new.is_empty() {
+                self.require_named(&folders, &refs).await?;
                 return Ok((folders, refs));
             }
             self.live.extend(new.iter().map(|(id, _)| *id));
             self.need(new).await?;
         }
+    }
+
+    /// Makes sure that what a ref or another version names has its record. A version that lost it is not one that was
+    /// never finished, and what it needs is not known.
+    async fn require_named(&mut self, folders: &Folders, refs: &Refs) -> Result<(), RepoError> {
+        let store = self.repository.store();
+        let held = refs.refs.iter().map(|(name, id)| (*id, name.to_string()));
+        let mut named: BTreeMap<VersionId, String> = held.collect();
+        let is_complete = |id: &VersionId| folders.by_id.get(id).is_some_and(super::folders::Folder::is_complete);
+        // Taken away or not, as each had its parents before it.
+        let unread = folders.complete().map(|(id, _)| id).filter(|id| !self.parents.contains_key(id));
+        let read = read_records(store, unread).await?;
+        self.parents.extend(read.into_iter().map(|(id, record)| (id, record.parents)));
+        for (id, parents) in &self.parents {
+            named.extend(parents.iter().map(|parent| (*parent, layout::version_json(*id))));
+        }
+        for (id, by) in named.into_iter().filter(|(id, _)| !is_complete(id)) {
+            // It may have come while the folders were listed.
+            read_record(store, id).await.map_err(|error| error.named_by(&by))?;
+        }
+        Ok(())
     }
 
     /// Adds the data files of versions.
@@ -260,7 +289,8 @@ impl Work<'_> {
                 let store = repository.store();
                 let files = async {
                     let record = read_record(store, id).await?;
-                    version_files(store, &repository.settings().data_dir, &record, look).await
+                    let files = version_files(store, &repository.settings().data_dir, &record, look).await?;
+                    Ok::<_, RepoError>((id, record.parents, files))
                 };
                 match files.await {
                     Ok(files) => Ok(Some(files)),
@@ -272,7 +302,9 @@ impl Work<'_> {
             })
             .buffer_unordered(CONCURRENT);
         while let Some(files) = all.try_next().await? {
-            for (key, _) in files.iter().flat_map(|files| files.iter()) {
+            let Some((id, parents, files)) = files else { continue };
+            self.parents.insert(id, parents);
+            for (key, _) in files.iter() {
                 self.needed.insert(key);
             }
         }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::format::{RefName, VersionId};
+use crate::format::{RefKind, RefName, VersionId};
 use crate::store::Store;
 
 use super::super::error::RepoError;
@@ -82,7 +82,7 @@ pub struct Finding {
     pub object: String,
     /// What is wrong, in a sentence without a capital and a full stop.
     pub problem: String,
-    /// The SQL statement that mends it, where one does; otherwise what to do, in a sentence.
+    /// The SQL statement that mends it, where one does. In it `<copy>` stands for a copy of the repository.
     pub repair: Option<String>,
 }
 
@@ -115,6 +115,17 @@ impl Repairs {
         format!("CALL fdl_init('{}')", self.0)
     }
 
+    /// Writes HEAD where it is missing.
+    pub(super) fn head(&self, branch: &RefName) -> String {
+        format!("CALL fdl_init('{}', branch := '{}')", self.0, branch.short())
+    }
+
+    /// Gives back a branch or a tag that is not there.
+    pub(super) fn make_ref(&self, name: &RefName, version: VersionId) -> String {
+        let function = if name.kind() == RefKind::Tag { "fdl_tag" } else { "fdl_branch" };
+        format!("CALL {function}('{}', name := '{}', ref := '{version}')", self.0, name.short())
+    }
+
     pub(super) fn gc(&self) -> String {
         format!("CALL fdl_gc('{}', dry_run := false)", self.0)
     }
@@ -128,17 +139,17 @@ impl Repairs {
     }
 
     pub(super) fn delete_ref(&self, name: &RefName) -> String {
-        format!("CALL fdl_delete_ref('{}', '{name}')", self.0)
+        format!("CALL fdl_delete_ref('{}', ref := '{name}')", self.0)
     }
 
-    /// For an object that is not there: a copy of the repository brings it back.
+    /// For an object that is not there: a copy of the repository, for which `<copy>` stands, brings it back.
     pub(super) fn bring_back(&self) -> String {
-        format!("from a copy of the repository: CALL fdl_clone('COPY', target := '{}')", self.0)
+        format!("CALL fdl_clone('<copy>', target := '{}')", self.0)
     }
 
-    /// For an object that is there and wrong, which nothing here replaces.
+    /// For an object that is there and wrong, which no command replaces.
     pub(super) fn replace(&self) -> String {
-        "delete the object, then bring it back from a copy of the repository with fdl_clone".to_owned()
+        format!("/* after deleting the object */ {}", self.bring_back())
     }
 }
 

@@ -53,6 +53,8 @@ pub struct Fsck {
     pub data_dir: DataDir,
     /// The records of the versions that were looked at and can be read, for whoever goes on to their content.
     pub live: Vec<Record>,
+    /// What mends an object that is there and wrong.
+    pub replace: String,
 }
 
 /// Looks through a repository. Lists once (the folders it needs; everything at the depth of files), reads the refs and
@@ -83,12 +85,12 @@ pub async fn fsck(store: &dyn Store, options: &FsckOptions, look: LookInto<'_>) 
     if deep {
         scene.sources().await?;
     }
-    let Scene { mut findings, data_dir, folders, records, chosen, .. } = scene;
+    let Scene { mut findings, data_dir, folders, records, chosen, repairs, .. } = scene;
     findings.sort_by(|a, b| (a.level, &a.object, a.code).cmp(&(b.level, &b.object, b.code)));
     findings.dedup();
     let live = |id: &VersionId| folders.by_id.get(id).is_some_and(|folder| !folder.is_marked());
     let live = records.into_values().filter(|record| chosen.contains(&record.id) && live(&record.id)).collect();
-    Ok(Fsck { findings, data_dir, live })
+    Ok(Fsck { findings, data_dir, live, replace: repairs.replace() })
 }
 
 /// What has been read so far.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::{StreamExt, TryStreamExt, stream};
 
-use crate::format::{RefName, RefsJson, Settings, VersionId, layout};
+use crate::format::{RefKind, RefName, RefsJson, Settings, VersionId, layout};
 use crate::store::StoreError;
 
 use super::super::CONCURRENT;
@@ -66,7 +66,11 @@ impl Scene<'_> {
             None => return Err(RepoError::NotARepository { location: self.store.location().to_owned() }),
         }
         if !head_there {
-            let repair = self.repairs.init();
+            let refs_json = get_optional(self.store, layout::REFS_JSON).await?;
+            let repair = match refs_json.and_then(|object| RefsJson::parse(&object.bytes).ok()) {
+                Some(said) => self.repairs.head(&said.head),
+                None => self.repairs.bring_back(),
+            };
             self.find(Finding::error(Code::Missing, layout::HEAD, "it is missing").mended_by(repair));
             return Ok(None);
         }
@@ -152,11 +156,40 @@ impl Scene<'_> {
                 let finding = Finding::error(Code::Unreadable, layout::REFS_JSON, error.to_string());
                 self.find(finding.mended_by(repair));
             }
-            Ok(said) if said.refs != self.refs => self.find(lag("it does not say what the refs hold")),
-            Ok(said) if head.is_some_and(|head| head != said.head) => self.find(lag("it names another HEAD")),
-            Ok(_) => {}
+            Ok(said) => {
+                if said.refs != self.refs {
+                    self.find(lag("it does not say what the refs hold"));
+                } else if head.as_ref().is_some_and(|head| *head != said.head) {
+                    self.find(lag("it names another HEAD"));
+                }
+                self.check_lost(&said, head.as_ref());
+            }
         }
         Ok(())
+    }
+
+    /// What refs.json names and nobody else does has been deleted, or has been lost.
+    fn check_lost(&mut self, said: &RefsJson, head: Option<&RefName>) {
+        let there = |name: &RefName| self.refs.contains_key(name);
+        let mut lost = Vec::new();
+        if let Some(head) = head.filter(|head| **head != said.head && !there(head) && there(&said.head)) {
+            let problem = format!("it names {head}, which is not there, and refs.json names {}", said.head);
+            lost.push(Finding::error(Code::Missing, layout::HEAD, problem).mended_by(self.repairs.replace()));
+        }
+        for (name, id) in &said.refs {
+            let damaged = self.findings.iter().any(|finding| finding.object == name.key());
+            if there(name) || damaged || name.kind() == RefKind::Request || !self.records.contains_key(id) {
+                continue;
+            }
+            let problem =
+                format!("it is not there, and refs.json says that it holds {id}: it was deleted, or was lost");
+            let finding = match head == Some(name) {
+                true => Finding::error(Code::Missing, name.key(), problem),
+                false => Finding::warning(Code::Missing, name.key(), problem),
+            };
+            lost.push(finding.mended_by(self.repairs.make_ref(name, *id)));
+        }
+        self.findings.append(&mut lost);
     }
 
     /// What every ref holds is there and may be read.
@@ -165,7 +198,7 @@ impl Scene<'_> {
             let folder = self.folders.by_id.get(&id);
             if !folder.is_some_and(super::super::folders::Folder::is_complete) {
                 let problem = format!("it holds {id}, a version that is not there");
-                self.find(Finding::error(Code::Missing, name.key(), problem).mended_by(self.repairs.bring_back()));
+                self.find(Finding::error(Code::Missing, name.key(), problem).mended_by(self.repairs.replace()));
             } else if folder.is_some_and(super::super::folders::Folder::is_marked) {
                 let problem = format!("it holds {id}, a version that has been taken away");
                 self.find(

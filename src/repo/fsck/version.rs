@@ -43,9 +43,18 @@ impl Scene<'_> {
             return Ok(look);
         };
         if !folder.is_complete() {
-            let problem = "it has no version.json: its push was stopped, or is under way";
-            let finding = Finding::warning(Code::Unfinished, layout::version(id), problem);
-            look.findings.push(finding.mended_by(self.repairs.gc()));
+            look.findings.push(match self.named_by(id) {
+                Some(by) => {
+                    let problem = format!("it is missing, but {by} names the version");
+                    let finding = Finding::error(Code::Missing, layout::version_json(id), problem);
+                    finding.mended_by(self.repairs.bring_back())
+                }
+                None => {
+                    let problem = "it has no version.json: its push was stopped, or is under way";
+                    let finding = Finding::warning(Code::Unfinished, layout::version(id), problem);
+                    finding.mended_by(self.repairs.gc())
+                }
+            });
             return Ok(look);
         }
         let Some(record) = self.records.get(&id) else {
@@ -69,14 +78,26 @@ impl Scene<'_> {
         Ok(look)
     }
 
+    /// The ref or the record that names a version. One that is named was finished once.
+    fn named_by(&self, id: VersionId) -> Option<String> {
+        let reference = self.refs.iter().find(|(_, held)| **held == id).map(|(name, _)| name.to_string());
+        let child = || self.records.values().find(|record| record.parents.contains(&id));
+        reference.or_else(|| child().map(|record| layout::version_json(record.id)))
+    }
+
     async fn mark(&self, id: VersionId, look: &mut Look) -> Result<Expired, RepoError> {
         let key = layout::expired(id);
-        let mark = get_optional(self.store, &key).await?.map(|object| Expired::parse(&object.bytes));
-        let mark = mark.unwrap_or_default();
-        if mark.reason.is_none() {
-            let problem = "it says no reason that is known; the version counts as taken away all the same";
-            look.findings.push(Finding::warning(Code::Unreadable, key, problem));
-        }
+        let object = get_optional(self.store, &key).await?;
+        let bytes = object.map(|object| object.bytes).unwrap_or_default();
+        let mark = Expired::parse(&bytes);
+        let problem = match (mark.reason, Expired::parse_id(&bytes)) {
+            (None, _) => "it says no reason that is known; the version counts as taken away all the same",
+            (_, Some(other)) if other != id => {
+                "it is the mark of another version; this one counts as taken away all the same"
+            }
+            _ => return Ok(mark),
+        };
+        look.findings.push(Finding::warning(Code::Unreadable, key, problem));
         Ok(mark)
     }
 

@@ -8,6 +8,7 @@ use crate::format::{Base, Clock, RefName, Revision};
 use crate::repo::{self, ExpireOptions, ExpireRow, Repository};
 use crate::sql::place::of_call;
 use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Value};
+use crate::store::Store;
 
 pub(super) const COMMAND: Command = Command {
     name: "fdl_expire",
@@ -47,7 +48,7 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
         let resolved = context.block_on(repo::resolve(store, &Revision::from_str(text)?))??;
         options.versions.push(resolved.version()?);
     }
-    options.reference = arguments.text("ref").map(|text| one_ref(context, &repository, text)).transpose()?;
+    options.reference = arguments.text("ref").map(|text| one_ref(context, store, text)).transpose()?;
     let now = context.clock().now();
     let plan = context.block_on(repo::plan_expire(store, &options, now))??;
     let rows = match arguments.boolean_or("dry_run", true) {
@@ -58,11 +59,11 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
 }
 
 /// The ref of a revision that names one.
-pub(super) fn one_ref(context: &Context, repository: &Repository, text: &str) -> Result<RefName, Error> {
+pub(super) fn one_ref(context: &Context, store: &dyn Store, text: &str) -> Result<RefName, Error> {
     let revision = Revision::from_str(text)?;
     let resolved = match (&revision.base, revision.back) {
         (Base::Id(_), _) | (_, 1..) => None,
-        _ => context.block_on(repo::resolve(repository.store(), &revision))??.reference,
+        _ => context.block_on(repo::resolve(store, &revision))??.reference,
     };
     let none = || Error::bad_argument(format!("ref {text:?} names no branch and no tag"));
     resolved.ok_or_else(|| none().with_hint("FROM fdl_refs('<repository>'); lists them."))

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::expire::one_ref;
 use super::{catalog_files, column, scratch, text};
-use crate::format::DataFile;
+use crate::format::{DataDir, DataFile};
 use crate::lake;
-use crate::repo::{self, Depth, Finding, Fsck, FsckOptions, Level, LookInto, Repository};
+use crate::repo::{self, Depth, Finding, Fsck, FsckOptions, Level, LookInto, RepoError, Repository};
 use crate::sql::place::{Place, of_call};
 use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Value};
 
@@ -36,16 +36,24 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
         }
     };
     let place = of_call(context, arguments)?;
-    let repository = context.block_on(Repository::open(Arc::clone(&place.access.store)))??;
-    let reference = arguments.text("ref").map(|text| one_ref(context, &repository, text)).transpose()?;
-    let (folder, files) = (scratch()?, catalog_files(context, &repository.settings().data_dir));
+    let store = place.access.store.as_ref();
+    let data_dir = match context.block_on(Repository::open(Arc::clone(&place.access.store)))? {
+        Ok(repository) => repository.settings().data_dir.clone(),
+        // A finding, unless there is no repository at all.
+        Err(RepoError::NotARepository { .. } | RepoError::Corrupt { .. } | RepoError::UnsupportedVersion { .. }) => {
+            DataDir::default()
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let reference = arguments.text("ref").map(|text| one_ref(context, store, text)).transpose()?;
+    let (folder, files) = (scratch()?, catalog_files(context, &data_dir));
     let look = LookInto { scratch: folder.path(), files: Some(&files) };
-    let found = context.block_on(repo::fsck(repository.store(), &FsckOptions { depth, reference }, look))??;
+    let found = context.block_on(repo::fsck(store, &FsckOptions { depth, reference }, look))??;
     let mut rows: Vec<Vec<Value>> = found.findings.iter().map(row).collect();
     if content {
-        let sources = context.block_on(repo::fsck_sources(repository.store(), &found, look))??;
+        let sources = context.block_on(repo::fsck_sources(store, &found, look))??;
         rows.extend(sources.iter().map(row));
-        rows.extend(unreadable(context, &place, &repository, &found)?);
+        rows.extend(unreadable(context, &place, &found)?);
     }
     Ok(Output::Rows(rows))
 }
@@ -63,16 +71,13 @@ fn row(finding: &Finding) -> Vec<Value> {
     ]
 }
 
-/// Reads every row group of every data file that a live version names, each once.
-fn unreadable(
-    context: &Context,
-    place: &Place,
-    repository: &Repository,
-    found: &Fsck,
-) -> Result<Vec<Vec<Value>>, Error> {
+/// Reads every row group of every data file that a live version names, each once, those left out that were found wrong
+/// already.
+fn unreadable(context: &Context, place: &Place, found: &Fsck) -> Result<Vec<Vec<Value>>, Error> {
+    let store = place.access.store.as_ref();
     let mut files: BTreeMap<String, u64> = BTreeMap::new();
     for record in &found.live {
-        let listed = context.block_on(repo::read_files(repository.store(), &found.data_dir, record))??;
+        let listed = context.block_on(repo::read_files(store, &found.data_dir, record))??;
         for DataFile { path, rows, deletes, .. } in listed.into_iter().flat_map(|l| l.tables).flat_map(|t| t.files) {
             files.insert(path, rows);
             files.extend(deletes.map(|deletes| (deletes.path, deletes.rows)));
@@ -80,9 +85,13 @@ fn unreadable(
     }
     let connection = context.connection()?;
     place.access.let_duckdb_read(context, &connection)?;
+    lake::forget_files(&connection)?;
+    for Finding { object, .. } in &found.findings {
+        files.remove(object);
+    }
     let mut rows = Vec::new();
     for (key, expected) in files {
-        let problem = match lake::count_rows(&connection, &repo::place(repository.store(), &key)) {
+        let problem = match lake::count_rows(&connection, &repo::place(store, &key)) {
             Ok(count) if count == expected => continue,
             Ok(count) => format!("it holds {count} rows, and the catalog says {expected}"),
             Err(error) => format!("it cannot be read: {error}"),
@@ -92,7 +101,7 @@ fn unreadable(
             code: repo::Code::Content,
             object: key,
             problem,
-            repair: Some("restore the file from a copy of the repository".to_owned()),
+            repair: Some(found.replace.clone()),
         }));
     }
     Ok(rows)
