@@ -82,6 +82,8 @@ class S3(Place):
 
     def ask(self, method, path, body=None):
         request = urllib.request.Request(self.endpoint + path, data=body, method=method, headers={
+            # What Python says without it is a form, whose bytes moto does not keep.
+            "Content-Type": "application/octet-stream",
             # Names the account; nobody checks it.
             "Authorization": "AWS4-HMAC-SHA256 Credential=looker/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=x"})
         with urllib.request.urlopen(request, timeout=30) as answer:

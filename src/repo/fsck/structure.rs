@@ -158,7 +158,7 @@ impl Scene<'_> {
             }
             Ok(said) => {
                 if said.refs != self.refs {
-                    self.find(lag("it does not say what the refs hold"));
+                    self.find(lag(&self.differs(&said)));
                 } else if head.as_ref().is_some_and(|head| *head != said.head) {
                     self.find(lag("it names another HEAD"));
                 }
@@ -166,6 +166,21 @@ impl Scene<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Which ref refs.json does not say the truth about.
+    fn differs(&self, said: &RefsJson) -> String {
+        let names: BTreeSet<&RefName> = said.refs.keys().chain(self.refs.keys()).collect();
+        let held = |refs: &BTreeMap<RefName, VersionId>, name: &RefName| match refs.get(name) {
+            Some(id) => id.to_string(),
+            None => "nothing".to_owned(),
+        };
+        let differ = |name: &&RefName| said.refs.get(*name) != self.refs.get(*name);
+        let list = names
+            .into_iter()
+            .filter(differ)
+            .map(|name| format!("{name} holds {}, and it says {}", held(&self.refs, name), held(&said.refs, name)));
+        list.take(3).collect::<Vec<_>>().join("; ")
     }
 
     /// What refs.json names and nobody else does has been deleted, or has been lost.
