@@ -1,6 +1,7 @@
 """What goes over the wire: a proxy in front of a server that writes down every request, and can meddle with it; a plain server of a
 folder, such as any static hosting."""
 
+import base64
 import http.client
 import re
 import socket
@@ -114,6 +115,72 @@ class Passing(Quiet, BaseHTTPRequestHandler):
         self.reply(request, *answer)
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = do_OPTIONS = pass_on
+
+
+class ForwardProxy(Server):
+    """A proxy such as a company has: takes `GET http://host/path` and passes it on, and connects to whom CONNECT names. `requests`
+    are those with their whole URL, and the CONNECTs. With `password` it asks for it."""
+
+    def __init__(self, password=None):
+        self.password = password
+        super().__init__(Forwarding)
+
+    def hosts(self):
+        return {urlsplit(request.path).netloc or request.path for request in self.requests}
+
+
+class Forwarding(Quiet, BaseHTTPRequestHandler):
+    def allowed(self, request):
+        wanted = self.server.owner.password
+        given = (self.headers.get("Proxy-Authorization") or "").removeprefix("Basic ")
+        if wanted is None or base64.b64decode(given).decode().endswith(f":{wanted}"):
+            return True
+        self.reply(request, 407, [("Proxy-Authenticate", "Basic realm=x")], b"")
+        return False
+
+    def forward(self):
+        request = self.keep()
+        if not self.allowed(request):
+            return
+        target = urlsplit(self.path)
+        server = http.client.HTTPConnection(target.netloc, timeout=60)
+        names = HOP | {"proxy-authorization", "proxy-connection", "host", "accept-encoding"}
+        headers = {name: value for name, value in request.headers.items() if name.lower() not in names}
+        server.request(self.command, target.path + (f"?{target.query}" if target.query else ""), request.body or None,
+                       {**headers, "Host": request.headers.get("Host", target.netloc), "Content-Length": str(len(request.body))})
+        got = server.getresponse()
+        body = got.read()
+        keep = [(name, value) for name, value in got.getheaders()
+                if name.lower() not in HOP or (self.command == "HEAD" and name.lower() == "content-length")]
+        server.close()
+        self.reply(request, got.status, keep, body)
+
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = forward
+
+    def do_CONNECT(self):
+        request = self.keep()
+        if not self.allowed(request):
+            return
+        name, port = self.path.split(":")
+        with socket.create_connection((name, int(port)), timeout=30) as server:
+            request.answer = (200, [], b"")
+            self.send_response_only(200)
+            self.end_headers()
+            back = threading.Thread(target=pipe, args=(server, self.connection), daemon=True)
+            back.start()
+            pipe(self.connection, server)
+            back.join(30)
+        self.close_connection = True
+
+
+def pipe(source, target):
+    """Passes bytes on until there are no more."""
+    try:
+        while piece := source.recv(65536):
+            target.sendall(piece)
+        target.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass
 
 
 class Answering(Server):
