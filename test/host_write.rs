@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use client::scene::Scene;
-use client::{Client, NEW, options, serve};
+use client::{Client, NEW, RUNTIME, options, serve};
 use fdl::format::layout;
 use fdl::host::{HostOptions, UploadUrl, UploadUrls};
 use fdl::store::StoreError;
@@ -65,25 +65,31 @@ fn a_batch_says_how_each_file_is_sent() {
     struct Urls;
     #[async_trait]
     impl UploadUrls for Urls {
-        async fn upload_url(&self, key: &str, size: u64, content_type: &str) -> Result<Option<UploadUrl>, StoreError> {
-            let headers = BTreeMap::from([("Content-Type".to_owned(), content_type.to_owned())]);
+        async fn upload_url(&self, key: &str, size: u64) -> Result<Option<UploadUrl>, StoreError> {
+            let headers = BTreeMap::from([("content-length".to_owned(), size.to_string())]);
             let expires = "2026-11-29T22:14:03.123Z".parse().unwrap();
-            Ok((size < 100).then(|| UploadUrl { url: format!("https://s3/{key}?signed"), headers, expires }))
+            Ok((size != 500).then(|| UploadUrl { url: format!("https://s3/{key}?signed"), headers, expires }))
         }
     }
     let scene = Scene::new(options(false));
-    let with_urls = serve(scene.store.clone(), HostOptions { upload_urls: Some(Arc::new(Urls)), ..options(false) });
+    let upload_urls: Option<Arc<dyn UploadUrls>> = Some(Arc::new(Urls));
+    let with_urls = serve(scene.store.clone(), HostOptions { upload_urls, max_upload: 6000, ..options(false) });
     let there = scene.data_key();
-    let record = layout::version_json("019a3c4e-7c1b-7d3a-9a55-0f2b6c1d9e10".parse().unwrap());
+    let id = "019a3c4e-7c1b-7d3a-9a55-0f2b6c1d9e10".parse().unwrap();
+    let (record, catalog) = (layout::version_json(id), layout::catalog(id));
+    let source = format!("sources/{}", fdl::format::Sha256::of(b"x"));
     let asked = [
         (there.as_str(), 3),
         (&there, 4),
         ("data/main/t/k=a%2Fb/new.parquet", 50),
-        ("data/main/t/large.parquet", 500),
+        ("data/main/t/too large for the host.parquet", 6001),
+        ("data/main/t/too large for a URL.parquet", 500),
         ("data/../fdl.json", 1),
         ("elsewhere/x", 1),
         ("HEAD", 1),
         (&record, 1),
+        (&catalog, 1),
+        (&source, 1),
     ];
     let files: Vec<_> =
         asked.iter().map(|(key, size)| json!({"key": key, "size": size, "content_type": "a/b"})).collect();
@@ -94,14 +100,23 @@ fn a_batch_says_how_each_file_is_sent() {
         json!({"status": 409}),
         json!({"status": 413}),
         json!({"status": 413}),
+        json!({"status": 413}),
         json!({"status": 400}),
         json!({"status": 404}),
         json!({"status": 403}),
+        // The host reads these itself as they come, or knows their hash.
+        json!({"status": 413}),
+        json!({"status": 413}),
         json!({"status": 413}),
     ];
     let mut signed = plain.clone();
-    signed[2] = json!({"url": "https://s3/data/main/t/k=a%2Fb/new.parquet?signed", "headers": {"Content-Type": "a/b"},
+    signed[2] = json!({"url": "https://s3/data/main/t/k=a%2Fb/new.parquet?signed", "headers": {"content-length": "50"},
         "expires": "2026-11-29T22:14:03.123Z"});
+    // Nobody but a writer is told anything, and nobody at all is shown a URL by accident.
+    let reader = with_urls.send("POST", "/?batch", &["Authorization: Bearer other"], question.as_bytes());
+    assert_eq!((reader.status, reader.text().contains("https://")), (401, false));
+    let url = RUNTIME.block_on(Urls.upload_url("data/x", 1)).unwrap().unwrap();
+    assert!(!format!("{url:?}").contains("https://"), "{url:?}");
     for (client, expected) in [(&scene.client, plain), (&with_urls, signed)] {
         let answer = ask(client, &question);
         assert_eq!(answer.status, 200, "{answer:?}");

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use fdl::format::{DataDir, Expired, FormatError, Random, Reason, RefName, Revision, SeededRandom, VersionId, layout};
 use fdl::repo::{
     CatalogTarget, Expected, InitOptions, LocalVersion, LogOptions, RepoError, Repository, Resolved, State,
-    conditional_writes_work, create_branch, create_tag, delete_ref, init, list_refs, log, open_version, read_dataset,
+    create_branch, create_tag, delete_ref, ignored_conditions, init, list_refs, log, open_version, read_dataset,
     read_files, read_live, read_record, resolve,
 };
 use fdl::store::fault::{Call, Fault};
@@ -136,7 +136,14 @@ fn a_store_that_ignores_conditions_is_refused() {
     assert!(store.0.contents().is_empty(), "what was written is gone");
     let good = repository(&Bench::new(1));
     let before = good.contents();
-    assert!(block_on(conditional_writes_work(good.as_ref())).unwrap());
+    // A repository that somebody copied there is not touched, let alone taken back.
+    for (key, bytes) in &before {
+        block_on(store.put(key, Body::Bytes(bytes.clone()))).unwrap();
+    }
+    let error = block_on(init(&store, InitOptions::new(main_branch()), &SeededRandom::new(2))).unwrap_err();
+    assert!(error.to_string().contains("If-None-Match and If-Match"), "{error}");
+    assert_eq!(store.0.contents(), before);
+    assert_eq!(block_on(ignored_conditions(good.as_ref())).unwrap(), Vec::<&str>::new());
     assert_eq!(good.contents(), before);
 }
 

@@ -1,22 +1,19 @@
 //! `POST /?batch`: how each file of a push is to be sent (docs/format.md section 14).
 
-use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use axum::http::StatusCode;
 use axum::response::Response;
 use futures::{StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
 
-use crate::format::{Timestamp, layout};
 use crate::store::StoreError;
 
 use super::answer::{Refusal, json};
 use super::shared::Shared;
 use super::target::{Target, VersionPart};
 use super::upload::Upload;
+use super::upload_urls::UploadUrl;
 
 /// The most files of one request.
 const MOST: usize = 1_000;
@@ -25,36 +22,16 @@ const LONGEST: u64 = 4 << 20;
 /// How many files are asked for at the same time.
 const CONCURRENT: usize = 16;
 
-/// Where a writer sends one file, past the host.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct UploadUrl {
-    /// The URL to PUT to.
-    pub url: String,
-    /// The headers to send, exactly these.
-    pub headers: BTreeMap<String, String>,
-    /// Until when it works.
-    pub expires: Timestamp,
-}
-
-/// Makes upload URLs: a store whose service can sign them.
-#[async_trait]
-pub trait UploadUrls: Send + Sync + fmt::Debug {
-    /// The URL for an object of this size in bytes and this content type; none when it is to be sent through the host.
-    /// The URL must not let the writer replace an object that is there.
-    async fn upload_url(&self, key: &str, size: u64, content_type: &str) -> Result<Option<UploadUrl>, StoreError>;
-}
-
 #[derive(Debug, Deserialize)]
 struct Question {
     files: Vec<Asked>,
 }
 
+/// What else a writer says of a file, its type, follows from the key.
 #[derive(Debug, Deserialize)]
 struct Asked {
     key: String,
     size: u64,
-    #[serde(default)]
-    content_type: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -102,11 +79,12 @@ pub(super) async fn answer(shared: &Arc<Shared>, upload: &mut Upload) -> Result<
 
 async fn how(shared: &Shared, asked: &Asked) -> Result<How, Refusal> {
     let status = |status: StatusCode| How::Status { status: status.as_u16() };
-    let key = match Target::of_key(&asked.key) {
-        Ok(Target::Data(path)) => path.key(shared.data_dir().await?).map(str::to_owned),
-        Ok(Target::Version(key, VersionPart::Catalog | VersionPart::Text) | Target::Source(key, _)) => Ok(key),
-        Ok(_) => Err(Refusal::forbidden("this is no file of a push")),
-        Err(refusal) => Err(refusal),
+    // The host reads the others itself as they come: it knows what their names promise (a hash), or reads them later.
+    let (key, past) = match Target::of_key(&asked.key) {
+        Ok(Target::Data(path)) => (path.key(shared.data_dir().await?).map(str::to_owned), true),
+        Ok(Target::Version(key, VersionPart::Catalog | VersionPart::Text) | Target::Source(key, _)) => (Ok(key), false),
+        Ok(_) => (Err(Refusal::forbidden("this is no file of a push")), false),
+        Err(refusal) => (Err(refusal), false),
     };
     let key = match key {
         Ok(key) => key,
@@ -118,12 +96,10 @@ async fn how(shared: &Shared, asked: &Asked) -> Result<How, Refusal> {
         Err(StoreError::NotFound { .. }) => {}
         Err(error) => return Err(Refusal::unwritten(&error)),
     }
-    // The host looks at the length of the others itself.
-    let large = key.ends_with(".duckdb") || !key.starts_with(layout::VERSIONS);
-    let Some(urls) = shared.options.upload_urls.as_ref().filter(|_| large) else {
+    let past = past && asked.size <= shared.options.max_upload;
+    let Some(urls) = shared.options.upload_urls.as_ref().filter(|_| past) else {
         return Ok(status(StatusCode::PAYLOAD_TOO_LARGE));
     };
-    let content_type = asked.content_type.as_deref().unwrap_or("application/octet-stream");
-    let url = urls.upload_url(&key, asked.size, content_type).await.map_err(|error| Refusal::unwritten(&error))?;
+    let url = urls.upload_url(&key, asked.size).await.map_err(|error| Refusal::unwritten(&error))?;
     Ok(url.map_or_else(|| status(StatusCode::PAYLOAD_TOO_LARGE), How::Past))
 }

@@ -23,13 +23,14 @@ mod running;
 mod shared;
 mod target;
 mod upload;
+mod upload_urls;
 mod write;
 
 pub use access::Token;
-pub use batch::{UploadUrl, UploadUrls};
 pub use check::CatalogFiles;
 pub use counters::Stats;
 pub use options::{HostError, HostOptions, Limits, MoveRefs};
 pub use running::{Host, RunningHost};
+pub use upload_urls::{SignedUrls, UploadUrl, UploadUrls};
 
 use crate::store::Store;

@@ -9,8 +9,8 @@ use std::time::Duration;
 use crate::format::{Clock, SystemClock};
 
 use super::access::Token;
-use super::batch::UploadUrls;
 use super::check::CatalogFiles;
+use super::upload_urls::UploadUrls;
 
 /// Who may move refs (docs/format.md section 14).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -57,7 +57,7 @@ pub struct HostOptions {
     pub write_token: Option<Token>,
     /// Who may move refs.
     pub move_refs: MoveRefs,
-    /// The largest body that is taken, in bytes.
+    /// The largest file that is taken, in bytes, through the host or past it.
     pub max_upload: u64,
     /// Tells since when the host runs.
     pub clock: Arc<dyn Clock>,

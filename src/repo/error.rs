@@ -154,10 +154,12 @@ pub enum RepoError {
         wanted: RefKind,
     },
     /// The store ignores the conditions of writes: of two writers, the last would silently win.
-    #[error("{location} does not honour conditional writes, so it can be read but not written")]
+    #[error("{location} ignores the condition {} of a write, so it can be read but not written", ignored.join(" and "))]
     NoConditions {
         /// The location.
         location: String,
+        /// The headers that it ignores.
+        ignored: Vec<&'static str>,
     },
     /// A name, path, revision or value that the format does not allow.
     #[error(transparent)]

@@ -1,5 +1,6 @@
 //! Starting a repository (docs/format.md section 2).
 
+use futures::future::{join, try_join};
 use uuid::Uuid;
 
 use crate::format::{CatalogFormat, DataDir, Random, RefName, Settings, layout, parse_head, print_head};
@@ -7,7 +8,7 @@ use crate::store::{ConditionalWrite, Object, Store};
 
 use super::error::RepoError;
 use super::open::read_settings;
-use super::read::read_head;
+use super::read::{get_optional, read_head};
 use super::refs::refresh_refs_json;
 
 /// What a new repository is to be. A repository that is there already keeps its settings.
@@ -53,49 +54,62 @@ pub async fn init(store: &dyn Store, options: InitOptions, random: &dyn Random) 
     let mut ours = Settings::new(options.id.unwrap_or_else(|| random.uuid()), options.data_dir);
     ours.signers = options.signers;
     ours.catalog_formats = options.catalog_formats;
-    let written = store.put_if_absent(layout::FDL_JSON, ours.print()?.into()).await?;
-    let (settings, created) = match written {
-        ConditionalWrite::Written => (ours, true),
-        ConditionalWrite::Refused => {
-            let there = read_settings(store).await?;
-            // With a random ID, these are ours: the answer to a first try was lost and the store tried again.
-            let ours = options.id.is_none() && there == ours;
-            (there, ours)
-        }
+    // What is there is read and never put to the test: a store that ignores conditions would replace it.
+    let (settings, head) = join(read_settings(store), get_optional(store, layout::HEAD)).await;
+    let (settings, created) = match settings {
+        Ok(settings) => (settings, false),
+        Err(RepoError::NotARepository { .. }) => create_settings(store, ours, options.id.is_none()).await?,
+        Err(error) => return Err(error),
     };
-    let content = print_head(&options.branch).into();
-    let (head, made_head) = match store.put_if_absent(layout::HEAD, content).await? {
-        ConditionalWrite::Written => (options.branch, true),
-        ConditionalWrite::Refused => (read_head(store).await?, false),
+    let (head, made_head) = match head? {
+        Some(object) => (parse_head(&object.bytes)?, false),
+        None => match store.put_if_absent(layout::HEAD, print_head(&options.branch).into()).await? {
+            ConditionalWrite::Written => (options.branch, true),
+            ConditionalWrite::Refused => (read_head(store).await?, false),
+        },
     };
-    if !conditional_writes_work(store).await? {
+    let ignored = ignored_conditions(store).await?;
+    if !ignored.is_empty() {
         if created {
             store.delete(layout::FDL_JSON).await?;
         }
         if made_head {
             store.delete(layout::HEAD).await?;
         }
-        return Err(RepoError::NoConditions { location: store.location().to_owned() });
+        return Err(RepoError::NoConditions { location: store.location().to_owned(), ignored });
     }
     refresh_refs_json(store, None).await?;
     Ok(Init { settings, head, created })
 }
 
-/// Whether the store honours the conditions of writes. Changes nothing: writes that must be refused are tried on
-/// fdl.json and HEAD, with the content they have.
+/// Writes fdl.json where none was seen. Returns the settings in force, and whether they are ours.
+async fn create_settings(store: &dyn Store, ours: Settings, random_id: bool) -> Result<(Settings, bool), RepoError> {
+    match store.put_if_absent(layout::FDL_JSON, ours.print()?.into()).await? {
+        ConditionalWrite::Written => Ok((ours, true)),
+        ConditionalWrite::Refused => {
+            let there = read_settings(store).await?;
+            // With a random ID, these are ours: the answer to a first try was lost and the store tried again.
+            let ours = random_id && there == ours;
+            Ok((there, ours))
+        }
+    }
+}
+
+/// The conditions of writes that the store ignores, by the names of their headers. Changes nothing: writes that must be
+/// refused are tried on HEAD, with the content it has.
 ///
 /// # Errors
 /// Those of the store, [`RepoError::Corrupt`] when HEAD is damaged.
-pub async fn conditional_writes_work(store: &dyn Store) -> Result<bool, RepoError> {
-    let (fdl, head) = futures::future::try_join(store.get(layout::FDL_JSON), store.get(layout::HEAD)).await?;
+pub async fn ignored_conditions(store: &dyn Store) -> Result<Vec<&'static str>, RepoError> {
+    let (fdl, head) = try_join(store.get(layout::FDL_JSON), store.get(layout::HEAD)).await?;
     parse_head(&head.bytes)?;
     let Object { bytes, etag } = head;
-    let refused = |write| write == ConditionalWrite::Refused;
     let absent = store.put_if_absent(layout::HEAD, bytes.clone()).await?;
     // The state of another object is well formed and wrong.
     let unchanged = match etag == fdl.etag {
         true => ConditionalWrite::Written,
         false => store.put_if_unchanged(layout::HEAD, bytes, &fdl.etag).await?,
     };
-    Ok(refused(absent) && refused(unchanged))
+    let tried = [("If-None-Match", absent), ("If-Match", unchanged)];
+    Ok(tried.into_iter().filter(|(_, write)| *write == ConditionalWrite::Written).map(|(name, _)| name).collect())
 }

@@ -27,7 +27,7 @@ pub use error::RepoError;
 pub use expire::{ExpireAction, ExpireOptions, ExpirePlan, ExpireRow, plan_expire, run_expire};
 pub use fsck::{Code, Depth, Finding, Fsck, FsckOptions, Level, fsck, fsck_sources};
 pub use gc::{GcOptions, GcPlan, GcReason, GcRow, plan_gc, run_gc};
-pub use init::{Init, InitOptions, conditional_writes_work, init};
+pub use init::{Init, InitOptions, ignored_conditions, init};
 pub use log::{LogEntry, LogOptions, State, log};
 pub use open::{Repository, place};
 pub use publish::{

@@ -92,6 +92,14 @@ impl Access {
         matches!(self.way, Way::Http(_))
     }
 
+    /// The store, where it is in S3.
+    pub(super) fn s3(&self) -> Option<Arc<S3Store>> {
+        match &self.way {
+            Way::S3(s3) => Some(Arc::clone(s3)),
+            Way::Files | Way::Http(_) => None,
+        }
+    }
+
     /// Makes sure that statements of this session can read the repository's files: loads httpfs and, where the session has
     /// no secret for the path, makes a temporary one for it.
     pub(super) fn let_duckdb_read(&self, context: &Context, connection: &Connection) -> Result<(), Error> {

@@ -177,6 +177,56 @@ async fn a_url_is_renewed_when_it_ends() {
 }
 
 #[tokio::test]
+async fn what_is_there_by_the_time_of_the_upload_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = files(folder.path(), 1);
+    let host = host(|file, storage| to_storage(file, storage, soon())).await;
+    for (content, size) in [("file x", 6), ("another", 7)] {
+        for status in [412, 409] {
+            let objects = host.objects.clone();
+            host.storage.rule(move |seen| {
+                objects.put("data/main/t/0.parquet", content);
+                assert_eq!(seen.method, "PUT");
+                Act::Say(error(status, "PreconditionFailed"))
+            });
+            // Whoever sent it knows what size it should have.
+            assert_eq!(host.store.put_files(&files).await.unwrap(), [FilePut::There { size }]);
+            assert_eq!(host.objects.get("data/main/t/0.parquet").unwrap().0, content);
+        }
+    }
+    host.server.take_log();
+
+    // Somebody else's upload came to nothing: another try. Not for ever.
+    let host = self::host(|file, storage| to_storage(file, storage, soon())).await;
+    host.storage.next(2, |_| true, Act::Say(error(409, "ConditionalRequestConflict")));
+    assert_eq!(host.store.put_files(&files).await.unwrap(), [FilePut::Written]);
+    host.storage.rule(|_| Act::Say(error(409, "ConditionalRequestConflict")));
+    let other = FileToPut { key: "data/main/t/1.parquet".to_owned(), ..files[0].clone() };
+    let refused = host.store.put_files(&[other]).await.unwrap_err();
+    assert!(matches!(refused, StoreError::Failed { .. }), "{refused:?}");
+    let shown = format!("{refused} {refused:?}");
+    assert!(shown.contains("ConditionalRequestConflict") && !shown.contains("hush"), "{shown}");
+}
+
+#[tokio::test]
+async fn a_place_for_uploads_that_is_out_of_reach_is_passed_by() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = files(folder.path(), 20);
+    // A port that nobody listens on.
+    let closed = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
+    let host = host(move |file, _| to_storage(file, &format!("http://{closed}"), soon())).await;
+    let put = host.store.put_files(&files).await.unwrap();
+    assert_eq!(put, vec![FilePut::Written; 20]);
+    assert_eq!(host.objects.all().len(), 20);
+    // It is not tried again.
+    let began = std::time::Instant::now();
+    host.store.put_files(&self::files(folder.path(), 40)).await.unwrap();
+    assert!(began.elapsed() < Duration::from_secs(5));
+    let puts = host.server.take_log().iter().filter(|seen| seen.method == "PUT").count();
+    assert_eq!(puts, 60, "through the host");
+}
+
+#[tokio::test]
 async fn says_why_a_file_is_not_taken() {
     let folder = tempfile::tempdir().unwrap();
     let files = files(folder.path(), 1);

@@ -111,9 +111,11 @@ fn default_version(
 }
 
 fn conditional_writes(context: &Context, repository: &Repository) -> Result<Result<String, Error>, Error> {
-    Ok(match context.block_on(repo::conditional_writes_work(repository.store()))? {
-        Ok(true) => Ok("the store refuses a write whose condition does not hold".to_owned()),
-        Ok(false) => Err(RepoError::NoConditions { location: repository.store().location().to_owned() }.into()),
+    Ok(match context.block_on(repo::ignored_conditions(repository.store()))? {
+        Ok(ignored) if ignored.is_empty() => Ok("the store refuses a write whose condition does not hold".to_owned()),
+        Ok(ignored) => {
+            Err(RepoError::NoConditions { location: repository.store().location().to_owned(), ignored }.into())
+        }
         Err(RepoError::Store(StoreError::Permission { .. })) => {
             Ok("not tried: this caller may read and not write".to_owned())
         }

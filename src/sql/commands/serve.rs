@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{catalog_files, column, number, text};
 use crate::format::DataDir;
-use crate::host::{Host, HostError, HostOptions, MoveRefs, Token};
+use crate::host::{Host, HostError, HostOptions, MoveRefs, SignedUrls, Token};
 use crate::lake;
 use crate::repo::{RepoError, Repository};
 use crate::sql::place::of_call;
@@ -45,6 +45,9 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     // Without ducklake in the session the host believes files.json.
     if lake::load_extensions(&*context.connection()?).is_ok() {
         options.catalog_files = Some(Arc::new(catalog_files(context, &data_dir)));
+    }
+    if let Some(s3) = place.access.s3() {
+        options.upload_urls = Some(Arc::new(SignedUrls::new(s3, Arc::clone(&options.clock))));
     }
     let location = place.access.store.location().to_owned();
     let host = Host::start(place.access.store, options, context.runtime()?.handle())?;

@@ -13,8 +13,8 @@ use url::Url;
 use super::HttpStore;
 use super::fault::{unanswered, unwritten};
 use super::request::{Ask, TOO_SHORT};
-use crate::store::net::{Content, content_type, failed, tidy};
-use crate::store::{AT_ONCE, FilePut, FileToPut, StoreError, key, put_file};
+use crate::store::net::{Content, NetError, content_type, failed, tidy};
+use crate::store::{AT_ONCE, FilePut, FileToPut, Store, StoreError, key, put_file};
 
 /// How many files a request asks for.
 const BATCH: usize = 1000;
@@ -59,7 +59,7 @@ enum Way {
     There,
     /// It goes to a URL.
     To(Grant),
-    /// It goes through the host: too large for its uploads, or nothing was said of it.
+    /// It goes through the host: it gives no URL for it, or none that can be used from here.
     Host,
     /// The host does not take it.
     No(StoreError),
@@ -147,9 +147,12 @@ fn way(store: &HttpStore, key: &str, answered: Answered) -> Way {
     }
     if let Some(url) = &answered.url {
         let odd = |why| Way::No(failed(key, "write", why));
-        let Some(url) = Url::parse(url).ok().filter(|url| store.server.root.is_as_safe(url)) else {
-            return odd("the host gave an upload URL that is none, or one without TLS");
+        let Some(url) = Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https")) else {
+            return odd("the host gave an upload URL that is none");
         };
+        if !store.server.root.is_as_safe(&url) || store.no_uploads.load(Ordering::Relaxed) {
+            return Way::Host;
+        }
         let Some(headers) = headers(&answered.headers) else {
             return odd("the host gave a header for an upload that is none");
         };
@@ -184,20 +187,32 @@ async fn put(store: &HttpStore, file: &FileToPut, mut way: Way) -> Result<FilePu
         let grant = match way {
             Way::There => return Ok(FilePut::There { size: file.size }),
             Way::No(error) => return Err(error),
-            Way::Host => {
-                store.write(&file.key, content(file)).await?;
-                return Ok(FilePut::Written);
-            }
+            Way::Host => return through_host(store, file).await,
             Way::To(grant) => grant,
         };
         // A host whose URLs all end within a minute still means them to be used.
         if grant.is_usable(Utc::now()) || renewal == RENEWALS {
             let Grant { url, headers, .. } = grant;
-            let sent = store.server.send_to(url, headers, content(file)).await;
-            let incoming = sent.map_err(|error| unanswered(&file.key, "write", error))?;
+            let incoming = match store.server.send_to(url, headers, content(file)).await {
+                Ok(incoming) => incoming,
+                // Nothing was sent. It may be a place that only the host can reach.
+                Err(NetError::Connect(_)) => {
+                    store.no_uploads.store(true, Ordering::Relaxed);
+                    return through_host(store, file).await;
+                }
+                Err(error) => return Err(unanswered(&file.key, "write", error)),
+            };
             match incoming.status() {
                 status if status.is_success() => return Ok(FilePut::Written),
-                StatusCode::FORBIDDEN => refused = Some(incoming.into_answer().await.code),
+                status @ StatusCode::FORBIDDEN => refused = Some((status, incoming.into_answer().await.code)),
+                // It is there by now, or another upload of it is under way. Our own, when its answer was lost.
+                status @ (StatusCode::PRECONDITION_FAILED | StatusCode::CONFLICT) => {
+                    match store.head(&file.key).await {
+                        Ok(meta) => return Ok(FilePut::There { size: meta.size }),
+                        Err(StoreError::NotFound { .. }) => refused = Some((status, incoming.into_answer().await.code)),
+                        Err(error) => return Err(error),
+                    }
+                }
                 status => {
                     let code = incoming.into_answer().await.code;
                     return Err(failed(&file.key, "write", upload_refused(status, code)));
@@ -211,8 +226,19 @@ async fn put(store: &HttpStore, file: &FileToPut, mut way: Way) -> Result<FilePu
             break;
         }
     }
-    let source = upload_refused(StatusCode::FORBIDDEN, refused.flatten()).into();
-    Err(StoreError::Permission { key: file.key.clone(), action: "write", source })
+    let (status, code) = refused.unwrap_or((StatusCode::FORBIDDEN, None));
+    let source = upload_refused(status, code);
+    match status {
+        StatusCode::FORBIDDEN => {
+            Err(StoreError::Permission { key: file.key.clone(), action: "write", source: source.into() })
+        }
+        _ => Err(failed(&file.key, "write", source)),
+    }
+}
+
+async fn through_host(store: &HttpStore, file: &FileToPut) -> Result<FilePut, StoreError> {
+    store.write(&file.key, content(file)).await?;
+    Ok(FilePut::Written)
 }
 
 /// Without what the storage says in its own words, which may show parts of the URL.
@@ -223,4 +249,28 @@ fn upload_refused(status: StatusCode, code: Option<String>) -> String {
 
 fn content(file: &FileToPut) -> Content {
     Content::File { path: file.path.clone(), size: file.size }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_without_tls_is_not_for_a_host_with_tls() {
+        let answered = |url: &str| Answered {
+            key: "k".to_owned(),
+            exists: false,
+            url: Some(url.to_owned()),
+            headers: BTreeMap::new(),
+            expires: None,
+            status: None,
+            message: None,
+        };
+        let store = HttpStore::open("https://example.org/lake", Some("")).unwrap();
+        assert!(matches!(way(&store, "k", answered("https://s3/x")), Way::To(_)));
+        assert!(matches!(way(&store, "k", answered("http://s3/x")), Way::Host));
+        assert!(matches!(way(&store, "k", answered("ftp://s3/x")), Way::No(_)));
+        let plain = HttpStore::open("http://example.org/lake", Some("")).unwrap();
+        assert!(matches!(way(&plain, "k", answered("http://s3/x")), Way::To(_)));
+    }
 }

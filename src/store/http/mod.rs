@@ -39,6 +39,8 @@ pub struct HttpStore {
     server: Arc<Server>,
     /// Whether the server was found to know no batches of uploads.
     no_batches: Arc<AtomicBool>,
+    /// Whether the place that its upload URLs lead to was found to be out of reach.
+    no_uploads: Arc<AtomicBool>,
 }
 
 impl HttpStore {
@@ -68,7 +70,7 @@ impl HttpStore {
         let token = token.map_err(|why| failed(root.as_str(), "open", why))?;
         let shown = root.as_str().to_owned();
         let server = Server::new(root, token, retry).map_err(|error| failed(&shown, "open", error))?;
-        Ok(Self { server: Arc::new(server), no_batches: Arc::default() })
+        Ok(Self { server: Arc::new(server), no_batches: Arc::default(), no_uploads: Arc::default() })
     }
 
     fn ask(&self, method: Method, key: &str) -> Result<Ask, StoreError> {

@@ -67,11 +67,14 @@ pub(super) struct Server {
     pub(super) root: Root,
     token: Option<Token>,
     client: Client,
+    uploads: Client,
 }
 
 impl Server {
     pub(super) fn new(root: Root, token: Option<Token>, retry: Retry) -> Result<Self, NetError> {
-        Ok(Self { root, token, client: Client::new(retry)? })
+        let client = Client::new(retry)?;
+        let uploads = client.with_retry(Retry { connect_tries: retry.connect_tries.min(2), ..retry });
+        Ok(Self { root, token, client, uploads })
     }
 
     /// Sends a request; reads follow redirects. The token goes to the origin of the repository alone, and no more once a
@@ -101,10 +104,11 @@ impl Server {
         Err(odd("the server redirects without end"))
     }
 
-    /// Sends content to a URL that was given for it, and nothing of ours with it.
+    /// Sends content to a URL that was given for it, and nothing of ours with it. A place that is out of reach is given up
+    /// soon: there is another way.
     pub(super) async fn send_to(&self, url: Url, headers: HeaderMap, content: Content) -> Result<Incoming, NetError> {
         let request = Outgoing { method: Method::PUT, url, headers, content };
-        self.client.send(&request, Repeat::Same).await
+        self.uploads.send(&request, Repeat::Same).await
     }
 
     /// What an answer that is no success says.

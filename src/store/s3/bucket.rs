@@ -85,18 +85,32 @@ impl Bucket {
         self.anonymous
     }
 
+    /// The credentials that hold now; none when requests are not signed.
+    pub(super) async fn keys(&self) -> Result<Option<S3Keys>, Cause> {
+        if self.anonymous {
+            return Ok(None);
+        }
+        let credential = self.s3.credentials().get_credential().await.map_err(Cause::of)?;
+        Ok(Some(S3Keys {
+            access_key_id: credential.key_id.clone(),
+            secret_access_key: credential.secret_key.clone(),
+            session_token: credential.token.clone(),
+        }))
+    }
+
+    pub(super) fn region(&self) -> &str {
+        &self.region
+    }
+
+    /// The URL of an object, or of the bucket itself when the key is empty. A key in the bucket, its prefix included.
+    pub(super) fn object_url(&self, key: &str) -> String {
+        let path: Vec<_> = key.split('/').map(|part| utf8_percent_encode(part, STRICT).to_string()).collect();
+        let separator = if key.is_empty() { "" } else { "/" };
+        format!("{}{separator}{}", self.url, path.join("/"))
+    }
+
     pub(super) async fn session(&self) -> Result<S3Session, Cause> {
-        let keys = match self.anonymous {
-            true => None,
-            false => {
-                let credential = self.s3.credentials().get_credential().await.map_err(Cause::of)?;
-                Some(S3Keys {
-                    access_key_id: credential.key_id.clone(),
-                    secret_access_key: credential.secret_key.clone(),
-                    session_token: credential.token.clone(),
-                })
-            }
-        };
+        let keys = self.keys().await?;
         let endpoint = self.endpoint.as_ref().and_then(|endpoint| {
             let host = endpoint.host_str()?;
             let port = endpoint.port().map(|port| format!(":{port}")).unwrap_or_default();
@@ -109,11 +123,9 @@ impl Bucket {
     /// Sends a request that `object_store` does not know; an answer that is no success is a cause.
     pub(super) async fn ask(&self, method: Method, key: &str, query: &[(&str, &str)]) -> Result<Incoming, Cause> {
         let unusable = |error: String| Cause::Net(NetError::Request(error));
-        let path: Vec<_> = key.split('/').map(|part| utf8_percent_encode(part, STRICT).to_string()).collect();
         let query: Vec<_> =
             query.iter().map(|(name, value)| format!("{name}={}", utf8_percent_encode(value, STRICT))).collect();
-        let separator = if key.is_empty() { "" } else { "/" };
-        let url = format!("{}{separator}{}?{}", self.url, path.join("/"), query.join("&"));
+        let url = format!("{}?{}", self.object_url(key), query.join("&"));
         let headers = match self.anonymous {
             true => HeaderMap::new(),
             false => {

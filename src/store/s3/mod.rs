@@ -30,6 +30,7 @@ mod fault;
 mod list;
 mod location;
 mod options;
+mod presign;
 mod profile;
 mod service;
 mod settings;
@@ -37,6 +38,7 @@ mod sweep;
 mod upload;
 
 pub use options::{S3Keys, S3Options, S3Session};
+pub use presign::PresignedPut;
 
 /// A [`Store`] in a bucket.
 ///
