@@ -13,6 +13,7 @@ import pytest
 
 import layout
 import places
+import presigned
 import repository as repositories
 import session
 import story
@@ -208,6 +209,25 @@ def host(tmp_path_factory, built):
     process.close()
 
 
+@pytest.fixture(scope="session")
+def checked_moto(moto):
+    """The same S3, which takes signed URLs for what was signed alone."""
+    with presigned.Checked(moto.endpoint, {"host": "hush-host-secret"}) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3_host(tmp_path_factory, checked_moto, built):
+    """A process that serves buckets, each at an address of its own. It has keys for S3, and nobody else has."""
+    with pytest.MonkeyPatch.context() as patch:
+        clear(patch)
+        patch.chdir(tmp_path_factory.mktemp("s3-host"))
+        process = places.Host(HOME=str(tmp_path_factory.mktemp("s3-host-home")), AWS_ACCESS_KEY_ID="host", AWS_SECRET_ACCESS_KEY="hush-host-secret",
+                              AWS_REGION="us-east-1", AWS_ENDPOINT_URL=checked_moto.url)
+    yield process
+    process.close()
+
+
 @pytest.fixture
 def new_place(request, bare, monkeypatch):
     """`new_place("s3")` gives an empty place of that kind, and puts what its sessions need into the environment."""
@@ -220,6 +240,9 @@ def new_place(request, bare, monkeypatch):
         elif kind == "s3":
             moto = request.getfixturevalue("moto")
             place = places.S3(moto.endpoint, moto.bucket())
+        elif kind == "hosted s3":
+            moto = request.getfixturevalue("moto")
+            place = places.HostedS3(moto.endpoint, moto.bucket(), request.getfixturevalue("s3_host"), **options)
         else:
             place = places.Http(request.getfixturevalue("host"), path, **options)
         made.append(place)

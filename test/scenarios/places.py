@@ -140,6 +140,23 @@ class Http(Place):
         self.host.stop(self.location)
 
 
+class HostedS3(S3):
+    """A repository in a bucket behind a host: its writers know the host and the token, and nothing of S3."""
+
+    kind = "hosted s3"
+    token = Http.token
+
+    def __init__(self, endpoint, bucket, host, **options):
+        super().__init__(endpoint, bucket)
+        self.host, self.behind = host, self.location
+        self.variables = {"FDL_TOKEN": self.token}
+        self.setup = "LOAD httpfs"
+        self.location = host.serve(self.behind, **{"write_token": self.token, **options})
+
+    def close(self):
+        self.host.stop(self.location)
+
+
 class Moto:
     """An S3 in Python, as a process that ends with this one."""
 

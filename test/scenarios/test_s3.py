@@ -245,17 +245,57 @@ def test_keys_that_are_not_there_answer_403(published, open_session, monkeypatch
         assert [request for request in proxy.requests if request.answer[0] == 403]
 
 
-@pytest.mark.parametrize("condition", ["If-None-Match", "If-Match"])
-def test_a_store_that_ignores_conditions_is_refused(bucket, open_session, monkeypatch, condition):
-    def meddle(request):
-        if request.method == "PUT":
-            for name in [name for name in request.headers if name.lower() == condition.lower()]:
-                del request.headers[name]
+CONDITIONS = ["If-None-Match", "If-Match"]
+
+
+@pytest.fixture(params=[CONDITIONS[:1], CONDITIONS[1:], CONDITIONS], ids=["If-None-Match", "If-Match", "both"])
+def careless(request, bucket, monkeypatch):
+    """A bucket whose service ignores these conditions of a write. `careless.ignored` are their names."""
+    def meddle(asked):
+        if asked.method == "PUT":
+            for name in [name for name in asked.headers if name.title() in request.param]:
+                del asked.headers[name]
 
     with wire.Proxy(bucket.endpoint, meddle=meddle) as proxy:
         from_environment(bucket, proxy, monkeypatch)
-        message = open_session().refused(call("init", bucket.location), "FDL-STORE")
-        assert condition in message, message
+        bucket.ignored, bucket.proxy = request.param, proxy
+        yield bucket
+
+
+def require_named(message, ignored):
+    """It is said which condition the service ignores, and of no other."""
+    assert f"ignores the condition {' and '.join(ignored)} of a write" in message, message
+    assert "Hint: use a store with If-Match and If-None-Match" in message, message
+
+
+def test_a_store_that_ignores_conditions_is_refused(careless, open_session):
+    """By fdl_init, which leaves nothing behind."""
+    message = open_session().refused(call("init", careless.location), "FDL-STORE")
+    require_named(message, careless.ignored)
+    assert careless.keys() == []
+
+
+def test_a_repository_that_was_copied_to_a_store_that_ignores_conditions(careless, open_session):
+    """fdl_doctor tells, fdl_init refuses, and neither changes or takes away what is there; whoever reads is served."""
+    meddle, careless.proxy.meddle = careless.proxy.meddle, None
+    session = open_session()
+    session.fdl("init", careless.location)
+    session.checkout(careless.location)
+    session("CREATE TABLE lake.t AS SELECT 1 AS a")
+    session.publish("one")
+    before = {key: careless.read(key) for key in careless.keys()}
+    rows = {row["probe"]: row for row in session.table("doctor", careless.location)}
+    assert rows["conditional writes"]["ok"] is True
+    careless.proxy.meddle = meddle
+    rows = {row["probe"]: row for row in session.table("doctor", careless.location)}
+    assert [name for name, row in rows.items() if not row["ok"]] == ["conditional writes"]
+    require_named(rows["conditional writes"]["detail"], careless.ignored)
+    assert "[FDL-STORE]" in rows["conditional writes"]["detail"]
+    message = session.refused(call("init", careless.location, id="5f0c8a52-6d3e-4f8e-9b1a-2c7d4e9f0a13", branch="other"), "FDL-STORE")
+    require_named(message, careless.ignored)
+    assert {key: careless.read(key) for key in careless.keys()} == before
+    session.fdl("attach", careless.location, alias="p")
+    assert session.value("FROM p.t") == 1
 
 
 def test_two_writers_in_two_processes_try_again_until_both_have_landed(published, open_session, python):
