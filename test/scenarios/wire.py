@@ -5,6 +5,7 @@ import base64
 import http.client
 import re
 import socket
+import sys
 import threading
 import time
 import urllib.error
@@ -26,12 +27,19 @@ class Request:
         return f"{self.method} {self.path} -> {self.answer and self.answer[0]}"
 
 
+class Listening(ThreadingHTTPServer):
+    def handle_error(self, request, client_address):
+        # A client that is killed is what some tests are about.
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
+
+
 class Server:
     """A server in threads of this process. `requests` are all that came, in order."""
 
     def __init__(self, handler):
         self.requests = []
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self.server = Listening(("127.0.0.1", 0), handler)
         self.server.daemon_threads = True
         self.server.request_queue_size = 128
         self.server.owner = self
@@ -60,7 +68,10 @@ class Quiet:
 
     def keep(self):
         """Reads the request and writes it down."""
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        size = int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(size)
+        if len(body) < size:
+            raise ConnectionError("the client went away in the middle of its request")
         request = Request(self.command, self.path, dict(self.headers.items()), body)
         self.server.owner.requests.append(request)
         return request
@@ -89,6 +100,36 @@ class Proxy(Server):
         """How many requests had to be answered one after another until this one was, itself counted."""
         before = [request for request in self.requests if request.ended and request.ended <= last.began]
         return 1 + max((self.depth(request) for request in before), default=0)
+
+
+class Gate:
+    """Lets a number of requests through and holds whatever comes after them, whichever servers it stands before, until `open` is
+    called; what was held is never passed on. `counts(request)` says which requests are meant; others pass."""
+
+    def __init__(self, counts=lambda request: True):
+        self.counts, self.lock, self.left = counts, threading.Lock(), None
+        self.reached, self.opened = threading.Event(), threading.Event()
+
+    def close_after(self, number):
+        self.reached, self.opened, self.left = threading.Event(), threading.Event(), number
+
+    def open(self):
+        self.left = None
+        self.opened.set()
+
+    def __call__(self, request):
+        opened, reached = self.opened, self.reached
+        if not self.counts(request):
+            return None
+        with self.lock:
+            if self.left is None:
+                return None
+            if self.left > 0:
+                self.left -= 1
+                return None
+        reached.set()
+        opened.wait(60)
+        raise ConnectionError("whoever asked is gone")
 
 
 class Passing(Quiet, BaseHTTPRequestHandler):
