@@ -21,7 +21,7 @@ use fdl::store::{Body, ConditionalWrite, ETag, FaultStore, MemoryStore, Object, 
 use futures::executor::block_on;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt, TryStreamExt};
-use support::{Bench, refs_json, repository, write_data};
+use support::{Bench, Reads, refs_json, repository, write_data};
 
 fn main_branch() -> RefName {
     RefName::branch("main").unwrap()
@@ -271,7 +271,7 @@ fn damage_is_found_and_named() {
     put(&store, &first, text(&store, &layout::version_json(ids[1])));
     assert!(matches!(block_on(read_live(store.as_ref(), ids[0])), Err(RepoError::Corrupt { .. })));
     let target = bench.path().join("catalog");
-    let catalog = CatalogTarget { path: &target, max_size: 1 << 20 };
+    let catalog = CatalogTarget { reader: &Reads(&["1.0"]), path: &target, max_size: 1 << 20 };
     let version = Resolved::of_version(ids[2]);
     put(&store, &layout::catalog(ids[2]), "other");
     let error = block_on(open_version(store.as_ref(), &version, Some(catalog))).unwrap_err();

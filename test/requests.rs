@@ -14,7 +14,7 @@ use fdl::store::log::Request;
 use fdl::store::{LoggedStore, MemoryStore, Verb};
 use futures::executor::block_on;
 use futures::{StreamExt, TryStreamExt};
-use support::{Bench, Turns, repository, write_data};
+use support::{Bench, Reads, Turns, repository, write_data};
 
 /// A repository whose `main` has this many versions, and a log of what is asked of it.
 fn logged(bench: &Bench, versions: usize) -> (Arc<MemoryStore>, Arc<LoggedStore>, Vec<LocalVersion>) {
@@ -50,7 +50,7 @@ fn a_reader_that_names_a_branch_reads_four_objects_two_after_one_another() {
         let revision: Revision = revision.parse().unwrap();
         let (_, resolved) = block_on(Repository::open_at(store.clone(), &revision)).unwrap();
         let target = bench.path().join("catalog");
-        let target = CatalogTarget { path: &target, max_size: 1 << 20 };
+        let target = CatalogTarget { reader: &Reads(&["1.0"]), path: &target, max_size: 1 << 20 };
         assert!(block_on(open_version(store.as_ref(), &resolved, Some(target))).unwrap().downloaded);
         assert_eq!((object_reads(&store), store.depth()), (4, 2), "{:#?}", store.requests());
         assert_eq!(store.writes(), 0);
@@ -63,7 +63,7 @@ fn a_large_catalog_is_left_where_it_is() {
     let (_, store, chain) = logged(&bench, 1);
     let target = bench.path().join("catalog");
     let resolved = fdl::repo::Resolved::of_version(chain[0].id());
-    let small = CatalogTarget { path: &target, max_size: 3 };
+    let small = CatalogTarget { reader: &Reads(&["1.0"]), path: &target, max_size: 3 };
     assert!(!block_on(open_version(store.as_ref(), &resolved, Some(small))).unwrap().downloaded);
 }
 

@@ -33,6 +33,6 @@ pub use random::{Random, SeededRandom, SystemRandom};
 pub use record::{Author, CatalogEntry, Record, SourceFile};
 pub use refs_json::RefsJson;
 pub use revision::{Base, IdPrefix, Revision};
-pub use settings::{CatalogFormat, Settings};
+pub use settings::{CatalogFormat, Settings, format_release};
 pub use time::{Clock, SystemClock, Timestamp};
 pub use version_id::{VersionId, VersionIds};

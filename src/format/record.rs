@@ -152,6 +152,11 @@ impl Record {
         json::print(layout::VERSION_JSON, self)
     }
 
+    /// The DuckLake formats that the version has a catalog in; none where the record does not say.
+    pub fn formats(&self) -> impl Iterator<Item = &str> {
+        self.ducklake.iter().chain(self.catalogs.keys()).map(String::as_str)
+    }
+
     /// The version this one was built on.
     #[must_use]
     pub fn parent(&self) -> Option<VersionId> {

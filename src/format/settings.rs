@@ -33,7 +33,7 @@ pub struct Settings {
 }
 
 /// A DuckLake format that new versions are published in.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CatalogFormat {
     /// The format, such as `1.0`.
     pub ducklake: String,
@@ -60,6 +60,23 @@ impl CatalogFormat {
             |day: &str| day.parse().map_err(|_| FormatError::value("a day", day, "it must be written as 2027-03-31"));
         Ok(Self { ducklake: format.to_owned(), until: until.map(day).transpose()?, other: Map::new() })
     }
+
+    /// Whether new versions are published in it on a day (in UTC).
+    #[must_use]
+    pub fn is_written_on(&self, day: NaiveDate) -> bool {
+        self.until.is_none_or(|until| day <= until)
+    }
+}
+
+/// A DuckLake format's number to compare by: `1.10` is newer than `1.9`, and `1.1` than `1.1-dev`.
+#[must_use]
+pub fn format_release(format: &str) -> (Vec<u64>, bool) {
+    let (numbers, tail) = match format.split_once('-') {
+        Some((numbers, _)) => (numbers, true),
+        None => (format, false),
+    };
+    let numbers = numbers.split('.').map(|part| part.parse().unwrap_or(0));
+    (numbers.collect(), !tail)
 }
 
 impl Settings {
@@ -177,9 +194,18 @@ mod tests {
     }
 
     #[test]
+    fn newer_formats() {
+        let in_order = ["0.3-dev1", "0.3", "0.10", "1.0", "1.1-dev1", "1.1"];
+        assert!(in_order.is_sorted_by_key(|format| format_release(format)));
+    }
+
+    #[test]
     fn formats_as_people_write_them() {
         let format = CatalogFormat::from_user("1.0 until 2027-03-31").unwrap();
         assert_eq!(format.until, NaiveDate::from_ymd_opt(2027, 3, 31));
+        let day = |text: &str| text.parse().unwrap();
+        assert!(format.is_written_on(day("2027-03-31")) && !format.is_written_on(day("2027-04-01")));
+        assert!(CatalogFormat::from_user("0.3").unwrap().is_written_on(day("9999-12-31")));
         assert_eq!(CatalogFormat::from_user("0.3").unwrap().ducklake, "0.3");
         for bad in ["", "../x", "1.0 until", "1.0 until soon"] {
             assert!(CatalogFormat::from_user(bad).is_err(), "{bad}");

@@ -1,5 +1,6 @@
 //! A commit: what the working catalog holds becomes a version beside it (docs/format.md section 11).
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +10,7 @@ use super::definition::{Contents, read_contents};
 use super::describe::{Description, describe};
 use super::freeze::{FreezeOptions, freeze};
 use super::narrow::RowSource;
+use super::other_formats::{session_catalog, wanted, write_other_formats};
 use super::restore::restore;
 use super::sources;
 use super::working::{
@@ -16,7 +18,9 @@ use super::working::{
 };
 use super::working_copy::{Checkout, WorkingCopy};
 use crate::engine::{Connection, EngineError, EngineErrorKind, identifier};
-use crate::format::{Author, FDL_VERSION, Record, Sha256, SourceFile, Timestamp, VersionId, layout};
+use crate::format::{
+    Author, CatalogEntry, CatalogFormat, FDL_VERSION, Record, Sha256, SourceFile, Timestamp, VersionId, layout,
+};
 
 /// What a commit is asked for.
 #[derive(Debug)]
@@ -37,6 +41,8 @@ pub struct CommitRequest {
     pub allow_encrypted: bool,
     /// Files of this machine that the version was made from.
     pub sources: Vec<PathBuf>,
+    /// What fdl.json says of the formats to publish in.
+    pub catalog_formats: Vec<CatalogFormat>,
 }
 
 /// What a commit came to.
@@ -76,7 +82,7 @@ pub fn commit(
     let options = FreezeOptions { keep_snapshots: request.keep_snapshots, allow_encrypted: request.allow_encrypted };
     let parent = checkout.tip();
     forget_scheduled_deletions(connection, copy.file())?;
-    let parent_catalog = parent.map(|id| copy.version(id).join(layout::CATALOG));
+    let parent_catalog = parent.map(|id| session_catalog(connection, &copy.version(id))).transpose()?;
     let mut frozen = Frozen::make(connection, copy, checkout, &catalog, options)?;
     let new = Side {
         contents: &frozen.contents,
@@ -111,8 +117,15 @@ pub fn commit(
     let nothing_new = comparison.is_same() && warning.is_none();
     if !nothing_new || request.force {
         require_readable(connection, &catalog, &frozen.contents)?;
-        let kept = sources::keep(&scratch, &named_sources)?;
-        write_version(&scratch, &frozen.contents, &commit.description, &request, parent, kept)?;
+        let before = parent.map(|id| read_record(&copy.version(id), id)).transpose()?;
+        let day = request.created.utc().date_naive();
+        let wanted = wanted(&frozen.contents.ducklake, &request.catalog_formats, before.as_ref(), day);
+        let beside = Beside {
+            catalogs: write_other_formats(connection, &scratch, &frozen.contents, &wanted.formats)?,
+            sources: sources::keep(&scratch, &named_sources)?,
+        };
+        commit.notes.extend(wanted.notes);
+        write_version(&scratch, &frozen.contents, &commit.description, &request, parent, beside)?;
         copy.keep_version(&scratch, request.id)?;
         checkout.local.push(request.id);
         commit.version = Some(request.id);
@@ -225,13 +238,21 @@ fn require_readable(connection: &Connection, catalog: &Path, contents: &Contents
     Ok(lake.detach()?)
 }
 
+/// What a version may have beside its catalog.
+struct Beside {
+    /// The catalogs in other formats.
+    catalogs: BTreeMap<String, CatalogEntry>,
+    /// What it was made from.
+    sources: Vec<SourceFile>,
+}
+
 fn write_version(
     folder: &Path,
     contents: &Contents,
     description: &Description,
     request: &CommitRequest,
     parent: Option<VersionId>,
-    sources: Vec<SourceFile>,
+    beside: Beside,
 ) -> Result<(), LakeError> {
     let write = |name: &str, bytes: &[u8]| {
         let path = folder.join(name);
@@ -250,10 +271,10 @@ fn write_version(
         sha256,
         size: Some(size),
         ducklake: Some(contents.ducklake.clone()),
-        catalogs: std::collections::BTreeMap::new(),
+        catalogs: beside.catalogs,
         files_sha256: Some(Sha256::of(&files)),
         dataset_sha256: Some(Sha256::of(&dataset)),
-        sources,
+        sources: beside.sources,
         tool: Some(concat!("fdl-duckdb ", env!("CARGO_PKG_VERSION")).to_owned()),
     };
     write(layout::DATASET_JSON, &dataset)?;

@@ -3,23 +3,25 @@
 //! The target's tables are made by DuckLake itself and then filled, so that they have the column types it declares: a
 //! catalog that comes from SQLite is all VARCHAR and BIGINT (docs/format.md section 11).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::template::template;
-use super::{LakeError, paths};
+use super::{LakeError, layouts, paths};
 use crate::engine::{Connection, EngineErrorKind, identifier};
 
 /// The columns of each metadata table in an attached database, in their order.
 pub(super) type Tables = BTreeMap<String, Vec<String>>;
 
 /// The metadata tables of a database that is attached as plain DuckDB or SQLite: of those that this session's DuckLake
-/// knows, the ones that are there.
+/// or another known format has, the ones that are there.
 pub(super) fn tables(connection: &Connection, database: &str) -> Result<Tables, LakeError> {
     let mut tables = Tables::new();
-    for (name, _) in &template(connection)?.tables {
+    let own = template(connection)?.tables.iter().map(|(name, _)| name.as_str());
+    let names: BTreeSet<&str> = own.chain(layouts::table_names()).collect();
+    for name in names {
         let all = format!("SELECT * FROM {}.main.{} LIMIT 0", identifier(database), identifier(name));
         match connection.column_names(&all) {
-            Ok(columns) => drop(tables.insert(name.clone(), columns)),
+            Ok(columns) => drop(tables.insert(name.to_owned(), columns)),
             Err(error) if error.kind == EngineErrorKind::NotFound => {}
             Err(error) => return Err(error.into()),
         }

@@ -37,7 +37,7 @@ pub struct Schema {
 }
 
 /// A table: how it is defined, and the files that hold its rows.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
     /// DuckLake's number for it in this catalog.
     pub id: i64,
@@ -102,7 +102,7 @@ pub struct View {
 }
 
 /// A data file and what is deleted from it. Paths are relative to the data folder.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataFile {
     /// DuckLake's number for it in this catalog.
     pub id: i64,
@@ -251,8 +251,11 @@ impl Reader<'_> {
     }
 
     fn columns(&self) -> Result<BTreeMap<i64, Vec<Column>>, LakeError> {
-        let default_type =
-            if self.has("ducklake_column", "default_value_type") { "c.default_value_type" } else { "NULL" };
+        // Before 1.0 every default is a value, so only an expression is marked.
+        let default_type = match self.has("ducklake_column", "default_value_type") {
+            true => "CASE c.default_value_type WHEN 'expression' THEN 'expression' END",
+            false => "NULL",
+        };
         let rows = self.rows(&format!(
             "SELECT c.table_id::BIGINT, c.column_id::BIGINT, c.parent_column::BIGINT, c.column_name, c.column_type, \
              c.nulls_allowed, g.value, CASE WHEN c.default_value <> 'NULL' THEN concat_ws(' ', {default_type}, \

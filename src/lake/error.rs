@@ -94,6 +94,22 @@ pub enum LakeError {
         /// The session's.
         read: String,
     },
+    /// A version is to have a catalog in a DuckLake format that fdl cannot write.
+    #[error("a version is to have a catalog in DuckLake {format}, which this fdl cannot write from {session}")]
+    UnknownFormat {
+        /// The format.
+        format: String,
+        /// The session's.
+        session: String,
+    },
+    /// A version is to have a catalog in a DuckLake format that has no place for what it holds.
+    #[error("a version is to have a catalog in DuckLake {format}, which has no place for {}", listed(what))]
+    Inexpressible {
+        /// The format.
+        format: String,
+        /// What has no place there, for people: `the macro main.m`.
+        what: Vec<String>,
+    },
     /// The working copy belongs to another repository.
     #[error("{} is a working copy of {repository}", path.display())]
     OtherRepository {
@@ -128,6 +144,17 @@ pub enum LakeError {
         /// The system's reason.
         source: io::Error,
     },
+}
+
+/// How many things a message names.
+const NAMED: usize = 5;
+
+fn listed(what: &[String]) -> String {
+    let named = what.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match what.len().saturating_sub(NAMED) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
 }
 
 /// Less than this many bytes are as good as none: SQLite needs some pages for its log.

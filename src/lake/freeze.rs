@@ -64,10 +64,7 @@ fn copy_working(
     if facts.boolean(2)? && !options.allow_encrypted {
         return Err(LakeError::Encrypted);
     }
-    let block_size = if facts.count(1)? < LARGE_CATALOG { 16_384 } else { 262_144 };
-    // Older DuckDB releases can open this storage version.
-    let target = connection
-        .attach(&copy.to_string_lossy(), &format!("TYPE duckdb, STORAGE_VERSION 'v1.0.0', BLOCK_SIZE {block_size}"))?;
+    let target = connection.attach(&copy.to_string_lossy(), &new_file(facts.count(1)?))?;
     let to = identifier(target.name());
     for (_, statement) in &template.tables {
         connection.execute(&statement.replacen("CREATE TABLE ", &format!("CREATE TABLE {to}.main."), 1))?;
@@ -81,6 +78,13 @@ fn copy_working(
     target.detach()?;
     source.detach()?;
     facts.integer(0).map_err(LakeError::from)
+}
+
+/// The options with which the file of a catalog is made, given how many rows of file statistics it will hold. Older DuckDB
+/// releases can open this storage version.
+pub(super) fn new_file(statistics: u64) -> String {
+    let block_size = if statistics < LARGE_CATALOG { 16_384 } else { 262_144 };
+    format!("TYPE duckdb, STORAGE_VERSION 'v1.0.0', BLOCK_SIZE {block_size}")
 }
 
 /// The DuckLake format that this session's DuckLake writes and reads, such as `1.0`.

@@ -8,6 +8,7 @@ use super::definition::read_contents;
 use super::describe::files_of;
 use super::freeze::{FreezeOptions, freeze};
 use super::narrow::RowSource;
+use super::other_formats::session_catalog;
 use super::working::{inlined, latest_snapshot, require_format};
 use super::working_copy::Checkout;
 use crate::engine::Connection;
@@ -82,7 +83,7 @@ fn comparison(
     let options = FreezeOptions { allow_encrypted: true, ..FreezeOptions::default() };
     let snapshot = freeze(connection, working, checkout, &catalog, options)?;
     let contents = read_contents(connection, &catalog)?;
-    let tip = tip.map(|folder| folder.join(layout::CATALOG));
+    let tip = tip.map(|folder| session_catalog(connection, folder)).transpose()?;
     let before = tip.as_deref().map(|catalog| read_contents(connection, catalog)).transpose()?;
     let old = tip
         .as_deref()

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::LakeError;
-use crate::format::{DataDir, FDL_VERSION, RefName, VersionId, layout, supported};
+use crate::format::{CatalogFormat, DataDir, FDL_VERSION, RefName, VersionId, layout, supported};
 
 const STATE: &str = "state.json";
 
@@ -39,6 +39,9 @@ pub struct Checkout {
     pub snapshot: i64,
     /// The mark that the working catalog carries.
     pub mark: String,
+    /// What fdl.json said of the formats to publish in, when it was read last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub catalog_formats: Vec<CatalogFormat>,
 }
 
 impl Checkout {

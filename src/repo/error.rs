@@ -89,6 +89,16 @@ pub enum RepoError {
         /// The version found.
         found: String,
     },
+    /// The version has no catalog in a DuckLake format that the reader reads.
+    #[error("version {id} is published in DuckLake {}, and {reader}", formats.join(" and "))]
+    OtherFormats {
+        /// The version.
+        id: VersionId,
+        /// The formats of its catalogs.
+        formats: Vec<String>,
+        /// What the reader reads, for people.
+        reader: String,
+    },
     /// Something in the repository, or in a version that is to be pushed, is not as it must be.
     #[error("{object} is damaged: {why}")]
     Corrupt {

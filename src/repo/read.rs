@@ -1,12 +1,14 @@
 //! Reading HEAD, refs and versions (docs/format.md section 10).
 
+use std::cmp::Reverse;
 use std::path::Path;
 use std::pin::pin;
 
 use futures::future::{Either, join, select};
 
 use crate::format::{
-    DataDir, Dataset, Expired, Files, FormatError, Record, RefName, Sha256, VersionId, layout, parse_head, parse_ref,
+    DataDir, Dataset, Expired, Files, FormatError, Record, RefName, Sha256, VersionId, format_release, layout,
+    parse_head, parse_ref,
 };
 use crate::store::{ETag, Object, Store, StoreError};
 
@@ -33,9 +35,28 @@ pub struct Catalog {
     pub size: Option<u64>,
 }
 
-/// Where a reader wants the catalog.
+impl Catalog {
+    /// Its name in the folder of the version.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        let in_folder = self.key.strip_prefix(layout::VERSIONS).and_then(|key| key.split_once('/'));
+        in_folder.map_or(&self.key, |(_, name)| name)
+    }
+}
+
+/// Whoever reads catalogs: this layer does not.
+pub trait CatalogReader: std::fmt::Debug {
+    /// What it reads, for people: `this session's DuckLake reads 1.0`.
+    fn describe(&self) -> String;
+    /// Whether it reads a DuckLake format.
+    fn reads(&self, format: &str) -> bool;
+}
+
+/// Which catalog a reader wants, and where.
 #[derive(Debug, Clone, Copy)]
 pub struct CatalogTarget<'a> {
+    /// Who reads it.
+    pub reader: &'a dyn CatalogReader,
     /// The file it becomes.
     pub path: &'a Path,
     /// A catalog larger than this many bytes is left where it is.
@@ -47,7 +68,7 @@ pub struct CatalogTarget<'a> {
 pub struct Opened {
     /// Its record.
     pub record: Record,
-    /// Whether ducklake.duckdb was copied to the target, and has the hash of the record.
+    /// Whether the reader's catalog was copied to the target, and has the hash of the record.
     pub downloaded: bool,
 }
 
@@ -151,25 +172,29 @@ pub async fn open_version(
     })
 }
 
+/// ducklake.duckdb is asked for together with the record, which then may say that the reader needs another.
 async fn open_with_catalog(store: &dyn Store, id: VersionId, target: CatalogTarget<'_>) -> Result<Opened, RepoError> {
     let key = layout::catalog(id);
     let record = pin!(read_live(store, id));
     let download = pin!(store.download(&key, target.path));
-    let (record, downloaded) = match select(record, download).await {
-        Either::Left((record, download)) => {
-            let record = record?;
-            if record.size.is_some_and(|size| size > target.max_size) {
-                let downloaded = false;
-                return Ok(Opened { record, downloaded });
-            }
-            (record, download.await)
-        }
-        Either::Right((downloaded, record)) => (record.await?, downloaded),
+    let (record, download) = match select(record, download).await {
+        Either::Left((record, download)) => (record?, Either::Left(download)),
+        Either::Right((downloaded, record)) => (record.await?, Either::Right(downloaded)),
     };
-    let catalog = main_catalog(&record);
-    arrived(store, id, &catalog, target.path, downloaded).await?;
-    let downloaded = true;
-    Ok(Opened { record, downloaded })
+    let catalog = readable_catalog(&record, target.reader)?;
+    match download {
+        Either::Right(downloaded) if catalog.key == key => {
+            arrived(store, id, &catalog, target.path, downloaded).await?;
+        }
+        _ if catalog.size.is_some_and(|size| size > target.max_size) => {
+            return Ok(Opened { record, downloaded: false });
+        }
+        Either::Left(download) if catalog.key == key => {
+            arrived(store, id, &catalog, target.path, download.await).await?;
+        }
+        _ => download_catalog(store, id, &catalog, target.path).await?,
+    }
+    Ok(Opened { record, downloaded: true })
 }
 
 /// Copies a catalog of a version into a file and checks its hash.
@@ -220,33 +245,27 @@ pub(super) fn main_catalog(record: &Record) -> Catalog {
     Catalog { key: layout::catalog(record.id), sha256: record.sha256, size: record.size }
 }
 
-/// The catalog of the newest DuckLake format that the caller can read; a record that names no format is taken to be
-/// readable (docs/format.md section 10).
-#[must_use]
-pub fn best_catalog(record: &Record, can_read: impl Fn(&str) -> bool) -> Option<Catalog> {
-    let main = match record.ducklake.as_deref() {
-        None => return Some(main_catalog(record)),
-        Some(format) => (format, main_catalog(record)),
+/// The catalog of the newest DuckLake format that the reader reads; a record that names no format is taken to be readable
+/// (docs/format.md section 10).
+///
+/// # Errors
+/// [`RepoError::OtherFormats`] when there is none.
+pub fn readable_catalog(record: &Record, reader: &dyn CatalogReader) -> Result<Catalog, RepoError> {
+    let Some(own) = record.ducklake.as_deref() else {
+        return Ok(main_catalog(record));
     };
     let others = record.catalogs.iter().map(|(format, entry)| {
         let catalog = Catalog { key: layout::other_catalog(record.id, format), sha256: entry.sha256, size: entry.size };
         (format.as_str(), catalog)
     });
-    others
-        .chain([main])
-        .filter(|(format, _)| can_read(format))
-        .max_by_key(|(format, _)| release(format))
-        .map(|(_, catalog)| catalog)
-}
-
-/// A format's number to compare by: `1.10` is newer than `1.9`, and `1.1` than `1.1-dev`.
-fn release(format: &str) -> (Vec<u64>, bool) {
-    let (numbers, tail) = match format.split_once('-') {
-        Some((numbers, _)) => (numbers, true),
-        None => (format, false),
-    };
-    let numbers = numbers.split('.').map(|part| part.parse().unwrap_or(0));
-    (numbers.collect(), !tail)
+    let mut catalogs: Vec<_> = others.chain([(own, main_catalog(record))]).collect();
+    catalogs.sort_by_key(|(format, _)| Reverse(format_release(format)));
+    let readable = catalogs.into_iter().find(|(format, _)| reader.reads(format));
+    readable.map(|(_, catalog)| catalog).ok_or_else(|| RepoError::OtherFormats {
+        id: record.id,
+        formats: record.formats().map(str::to_owned).collect(),
+        reader: reader.describe(),
+    })
 }
 
 /// The data files of a version; nothing when files.json is missing, damaged or not the one of the record. Whoever needs

@@ -2,8 +2,9 @@
 
 use crate::format::{DataDir, Dataset, Files, FormatError, Record, layout};
 use crate::lake::{self, Description, LakeError};
-use crate::repo::{self, CatalogTarget, Repository};
+use crate::repo::{self, Repository};
 
+use super::formats::SessionReader;
 use super::place::Place;
 use super::{Arguments, Context, Error};
 
@@ -69,10 +70,8 @@ pub(super) fn read<T: VersionFile>(context: &Context, place: &Place, arguments: 
     let folder =
         tempfile::tempdir().map_err(|source| LakeError::Io { action: "create", path: std::env::temp_dir(), source })?;
     let catalog = folder.path().join(layout::CATALOG);
-    let target = CatalogTarget { path: &catalog, max_size: u64::MAX };
-    context.block_on(repo::open_version(repository.store(), &resolved, Some(target)))??;
     let connection = context.connection()?;
-    lake::load_extensions(&connection)?;
+    SessionReader::of(&connection)?.download(context, &repository, &resolved, &catalog)?;
     let description = lake::describe_catalog(&connection, &catalog, &repository.settings().data_dir)?;
     Ok(T::described(description))
 }

@@ -228,6 +228,19 @@ impl From<LakeError> for Error {
                 let hint = format!("run INSTALL {name}; LOAD {name}; with a network, or set extension_directory.");
                 return Self::new(Code::DuckDb, sentence, hint);
             }
+            LakeError::UnknownFormat { format, .. } => {
+                let hint = format!(
+                    "take {format} off catalog_formats in fdl.json, or install a newer fdl; nothing was committed."
+                );
+                return Self::new(Code::UnsupportedVersion, sentence, hint);
+            }
+            LakeError::Inexpressible { format, .. } => {
+                let hint = format!(
+                    "do without it, or end {format} in catalog_formats of fdl.json (\"until\": a day that is over); nothing \
+                     was committed."
+                );
+                return Self::new(Code::UnsupportedVersion, sentence, hint);
+            }
             LakeError::NoSuchLake { .. } => {
                 (Code::NotFound, "CALL fdl_checkout('<repository>') makes a working catalog.")
             }

@@ -43,6 +43,12 @@ impl From<RepoError> for Error {
             RepoError::UnsupportedVersion { .. } => {
                 (Code::UnsupportedVersion, "install a newer fdl to read it.".into())
             }
+            RepoError::OtherFormats { .. } => (
+                Code::UnsupportedVersion,
+                "use a DuckDB whose ducklake extension reads it (1.4 reads 0.3, 1.5 reads 1.0; UPDATE EXTENSIONS (ducklake) \
+                 gets the newest), or ask the publisher to add yours to catalog_formats in fdl.json."
+                    .into(),
+            ),
             RepoError::Corrupt { .. } => {
                 (Code::Corrupt, "restore the object from a copy of the repository; nothing was changed.".into())
             }

@@ -13,6 +13,7 @@ mod context;
 mod entry;
 mod error;
 mod explain;
+mod formats;
 mod place;
 mod register;
 

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use super::access::{self, Access};
 use super::{Arguments, Code, Context, Error, Published};
 use crate::engine::Connection;
-use crate::format::{Base, Record, Revision, VersionId, layout};
+use crate::format::{Base, Revision, VersionId, layout};
 use crate::lake::{self, Checkout, Database, LakeError};
-use crate::repo::{self, Repository, Resolved};
+use crate::repo::{self, Catalog, Repository, Resolved};
 
 /// A working catalog on this machine.
 #[derive(Debug, Clone)]
@@ -133,7 +133,12 @@ pub(super) fn published(context: &Context, database: &Database, file: &Path) -> 
     if let Some(known) = context.attached_as(&database.alias, file) {
         return Some(known);
     }
-    let folder = file.parent().filter(|_| file.file_name().is_some_and(|name| name == layout::CATALOG))?;
+    let named = |path: &Path, name: &str| path.file_name().is_some_and(|found| found == name.trim_end_matches('/'));
+    let folder = match file.parent()? {
+        folder if named(file, layout::CATALOG) => folder,
+        catalogs if named(catalogs, layout::CATALOGS) => catalogs.parent()?,
+        _ => return None,
+    };
     let version = VersionId::from_str(folder.file_name()?.to_str()?).ok()?;
     let versions = folder.parent().filter(|parent| parent.file_name().is_some_and(|name| name == "versions"))?;
     let repository = versions.parent()?.to_str()?.to_owned();
@@ -202,33 +207,9 @@ pub(super) fn default_alias(location: &str) -> String {
     if alias.trim_matches('_').is_empty() { "lake".to_owned() } else { alias }
 }
 
-/// Refuses to work on a version whose format this session's DuckLake does not write.
-pub(super) fn require_format(connection: &Connection, record: &Record) -> Result<(), Error> {
-    other_format(connection, record).map_or(Ok(()), Err)
-}
-
-/// A catalog that DuckLake refuses may be in a format that it does not read; then that is the reason to tell.
-pub(super) fn explain_format(connection: &Connection, record: &Record, error: Error) -> Error {
-    other_format(connection, record).unwrap_or(error)
-}
-
-fn other_format(connection: &Connection, record: &Record) -> Option<Error> {
-    let (written, read) = record.ducklake.as_ref().zip(lake::session_format(connection).ok())?;
-    (written != read).then(|| {
-        Error::new(
-            Code::UnsupportedVersion,
-            format!(
-                "version {} is written in DuckLake format {written}, and this session's DuckLake reads {read}",
-                record.id
-            ),
-            "use a DuckDB whose ducklake extension reads that format (1.4 reads 0.3, 1.5 reads 1.0).",
-        )
-    })
-}
-
-/// The catalog of a version, as a reader names it.
-pub(super) fn catalog_place(repository: &Repository, id: VersionId) -> String {
-    repo::place(repository.store(), &layout::catalog(id))
+/// A catalog of a version, as a reader names it.
+pub(super) fn catalog_place(repository: &Repository, catalog: &Catalog) -> String {
+    repo::place(repository.store(), &catalog.key)
 }
 
 #[cfg(test)]

@@ -16,8 +16,8 @@ use fdl::format::{
     TableFiles, Timestamp, VersionId, VersionIds, layout,
 };
 use fdl::repo::{
-    DataSource, Expected, InitOptions, LocalVersion, Push, PushReport, RepoError, Repository, init, list_refs, publish,
-    read_files, read_live,
+    CatalogReader, DataSource, Expected, InitOptions, LocalVersion, Push, PushReport, RepoError, Repository, init,
+    list_refs, publish, read_files, read_live,
 };
 use fdl::store::{Body, ConditionalWrite, ETag, MemoryStore, Object, ObjectMeta, Store, StoreError};
 use futures::executor::block_on;
@@ -39,6 +39,20 @@ impl StepClock {
 impl Clock for StepClock {
     fn now(&self) -> DateTime<Utc> {
         DateTime::from_timestamp(self.0.fetch_add(1, Ordering::Relaxed), 0).unwrap()
+    }
+}
+
+/// Whoever reads catalogs of these formats.
+#[derive(Debug)]
+pub struct Reads(pub &'static [&'static str]);
+
+impl CatalogReader for Reads {
+    fn describe(&self) -> String {
+        format!("this reader reads {}", self.0.join(", "))
+    }
+
+    fn reads(&self, format: &str) -> bool {
+        self.0.contains(&format)
     }
 }
 

@@ -8,7 +8,8 @@ use super::{column, no_signatures, text};
 use crate::format::{Revision, Sha256, layout};
 use crate::lake::{self, Database, LakeError};
 use crate::repo::{self, CatalogTarget, Opened, RepoError, Repository, Resolved};
-use crate::sql::place::{catalog_place, default_alias, expand, explain_format, find, published, require_alias};
+use crate::sql::formats::SessionReader;
+use crate::sql::place::{catalog_place, default_alias, expand, find, published, require_alias};
 use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Published, Value};
 
 /// Catalogs up to this many bytes are copied from a store elsewhere; larger ones are read where they are.
@@ -43,8 +44,8 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     };
     let (repository, resolved) =
         context.block_on(Repository::open_at(Arc::clone(&place.access.store), &revision))??;
-    lake::load_extensions(&connection)?;
-    let (opened, catalog) = fetch(context, &repository, &resolved, cache)?;
+    let reader = SessionReader::of(&connection)?;
+    let (opened, catalog) = fetch(context, &repository, &resolved, cache, &reader)?;
     let data_path = repository.data_path();
     let location = repository.store().location();
     let attached = place.published.as_ref().map(|published| published.alias.clone());
@@ -56,11 +57,9 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     };
     place.access.let_duckdb_read(context, &connection)?;
     let place = catalog.file.clone().unwrap_or_else(|| PathBuf::from(&catalog.place));
-    lake::check_catalog(&connection, &place, &repository.settings().data_dir)
-        .map_err(|error| explain_format(&connection, &opened.record, error.into()))?;
+    lake::check_catalog(&connection, &place, &repository.settings().data_dir)?;
     lake::free_alias(&connection, &alias, of_this_repository)?;
-    lake::attach_version(&connection, &catalog.place, &alias, &data_path)
-        .map_err(|error| explain_format(&connection, &opened.record, error.into()))?;
+    lake::attach_version(&connection, &catalog.place, &alias, &data_path)?;
     let (repository, version) = (location.to_owned(), opened.record.id);
     let reference = resolved.reference.clone().filter(|_| revision.back == 0);
     context.remember_attached(Published { alias: alias.clone(), catalog: place, repository, version, reference });
@@ -109,35 +108,38 @@ fn fetch(
     repository: &Repository,
     resolved: &Resolved,
     cache: Cache,
+    reader: &SessionReader<'_>,
 ) -> Result<(Opened, Catalog), Error> {
     let store = repository.store();
-    let id = resolved.version()?;
-    let here = store.local_root().map(|root| root.join(layout::catalog(id)));
+    let root = store.local_root();
     let limit = match cache {
         Cache::Never => None,
-        Cache::Auto if here.is_some() => None,
+        Cache::Auto if root.is_some() => None,
         Cache::Auto => Some(COPY_UP_TO),
         Cache::Always => Some(u64::MAX),
     };
     let Some(max_size) = limit else {
         let opened = context.block_on(repo::open_version(store, resolved, None))??;
-        if let Some(file) = &here {
-            require_hash(file, &opened)?;
+        let chosen = reader.catalog(&opened)?;
+        let file = root.map(|root| root.join(&chosen.key));
+        if let Some(file) = &file {
+            require_hash(file, chosen.sha256)?;
         }
-        return Ok((opened, Catalog { place: catalog_place(repository, id), file: here }));
+        return Ok((opened, Catalog { place: catalog_place(repository, &chosen), file }));
     };
     let folder = cache_folder(repository)?;
-    if let Some(found) = cached(context, repository, resolved, &folder)? {
+    if let Some(found) = cached(context, repository, resolved, &folder, reader)? {
         return Ok(found);
     }
     let part = tempfile::Builder::new().prefix(".part-").tempdir_in(&folder).map_err(|e| io("create", &folder, e))?;
     let copied = part.path().join(layout::CATALOG);
-    let target = CatalogTarget { path: &copied, max_size };
+    let target = CatalogTarget { reader, path: &copied, max_size };
     let opened = context.block_on(repo::open_version(store, resolved, Some(target)))??;
+    let chosen = reader.catalog(&opened)?;
     if !opened.downloaded {
-        return Ok((opened, Catalog { place: catalog_place(repository, id), file: None }));
+        return Ok((opened, Catalog { place: catalog_place(repository, &chosen), file: None }));
     }
-    let file = folder.join(format!("{id}-{}.duckdb", opened.record.sha256));
+    let file = folder.join(format!("{}-{}.duckdb", opened.record.id, chosen.sha256));
     fs::rename(&copied, &file).map_err(|source| io("write", &file, source))?;
     Ok((opened, Catalog { place: file.to_string_lossy().into_owned(), file: Some(file) }))
 }
@@ -148,6 +150,7 @@ fn cached(
     repository: &Repository,
     resolved: &Resolved,
     folder: &Path,
+    reader: &SessionReader<'_>,
 ) -> Result<Option<(Opened, Catalog)>, Error> {
     let begins = format!("{}-", resolved.version()?);
     let names = fs::read_dir(folder).map_err(|source| io("read", folder, source))?;
@@ -156,13 +159,14 @@ fn cached(
         return Ok(None);
     }
     let opened = context.block_on(repo::open_version(repository.store(), resolved, None))??;
-    let file = folder.join(format!("{begins}{}.duckdb", opened.record.sha256));
-    let whole = Sha256::of_file(&file).is_ok_and(|(found, _)| found == opened.record.sha256);
+    let sha256 = reader.catalog(&opened)?.sha256;
+    let file = folder.join(format!("{begins}{sha256}.duckdb"));
+    let whole = Sha256::of_file(&file).is_ok_and(|(found, _)| found == sha256);
     let place = file.to_string_lossy().into_owned();
     Ok(whole.then_some((opened, Catalog { place, file: Some(file) })))
 }
 
-fn require_hash(file: &Path, opened: &Opened) -> Result<(), Error> {
+fn require_hash(file: &Path, expected: Sha256) -> Result<(), Error> {
     let found = match Sha256::of_file(file) {
         Ok((found, _)) => found,
         Err(source) if source.kind() == std::io::ErrorKind::NotFound => {
@@ -171,10 +175,10 @@ fn require_hash(file: &Path, opened: &Opened) -> Result<(), Error> {
         }
         Err(source) => return Err(RepoError::Local { path: file.to_owned(), source }.into()),
     };
-    if found == opened.record.sha256 {
+    if found == expected {
         return Ok(());
     }
-    let why = format!("its sha256 is {found}, not {} as version.json says", opened.record.sha256);
+    let why = format!("its sha256 is {found}, not {expected} as version.json says");
     Err(RepoError::Corrupt { object: file.to_string_lossy().into_owned(), why }.into())
 }
 

@@ -1,16 +1,18 @@
 //! `fdl_checkout(repository)`: makes a working catalog of a version.
 
+use std::fs;
 use std::path::{Path, PathBuf, absolute};
 use std::str::FromStr;
 use std::sync::Arc;
 
 use super::{column, flag, text};
 use crate::engine::{Connection, literal};
-use crate::format::{DataDir, Record, RefKind, Revision, Sha256, VersionId, layout};
+use crate::format::{DataDir, RefKind, Revision, Sha256, VersionId, layout};
 use crate::lake::{self, Checkout, Database, LakeError, LatestSnapshot, Thaw, WorkingCopy};
-use crate::repo::{self, CatalogTarget, Repository, Resolved};
+use crate::repo::{self, Repository, Resolved};
 use crate::sql::access::{self, Access};
-use crate::sql::place::{default_alias, expand, require_alias, require_format};
+use crate::sql::formats::SessionReader;
+use crate::sql::place::{default_alias, expand, require_alias};
 use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Value};
 
 pub(super) const COMMAND: Command = Command {
@@ -87,13 +89,13 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
         local: Vec::new(),
         snapshot: 0,
         mark: context.ids().next().to_string(),
+        catalog_formats: repository.settings().catalog_formats.clone(),
     };
-    if resolved.version.is_some() {
-        let record = fetch_version(context, &connection, &repository, &resolved, &copy)?;
-        require_format(&connection, &record)?;
-    }
+    let frozen = match checkout.base {
+        Some(_) => Some(fetch_version(context, &connection, &repository, &resolved, &copy)?),
+        None => None,
+    };
     let catalog = copy.scratch()?.join("working.sqlite");
-    let frozen = checkout.base.map(|id| copy.version(id).join(layout::CATALOG));
     checkout.snapshot = lake::thaw(
         &connection,
         &catalog,
@@ -204,7 +206,7 @@ impl DataFolder {
             return Ok(());
         }
         let path = PathBuf::from(&self.path);
-        Ok(std::fs::create_dir_all(&path).map_err(|source| LakeError::Io { action: "create", path, source })?)
+        Ok(fs::create_dir_all(&path).map_err(|source| LakeError::Io { action: "create", path, source })?)
     }
 
     /// Files of a former checkout, which the new catalog does not name: they were pushed, or thrown away with it.
@@ -213,42 +215,44 @@ impl DataFolder {
             return Ok(());
         }
         let path = PathBuf::from(&self.path);
-        std::fs::remove_dir_all(&path).map_err(|source| LakeError::Io { action: "remove", path, source })?;
+        fs::remove_dir_all(&path).map_err(|source| LakeError::Io { action: "remove", path, source })?;
         self.make()
     }
 }
 
-/// Copies what a working copy keeps of the version it starts from.
+/// Copies what a working copy keeps of the version it starts from; gives the catalog that this session reads.
 fn fetch_version(
     context: &Context,
     connection: &Connection,
     repository: &Repository,
     resolved: &Resolved,
     copy: &WorkingCopy,
-) -> Result<Record, Error> {
+) -> Result<PathBuf, Error> {
     // A version of its own that has landed is there already, and more of it than could be fetched.
-    let live = context.block_on(repo::open_version(repository.store(), resolved, None))??.record;
-    let kept = copy.version(live.id).join(layout::CATALOG);
-    if Sha256::of_file(&kept).is_ok_and(|(sha256, _)| sha256 == live.sha256) {
-        return Ok(live);
+    let opened = context.block_on(repo::open_version(repository.store(), resolved, None))??;
+    let chosen = SessionReader::of(connection)?.catalog(&opened)?;
+    let record = opened.record;
+    let kept = copy.version(record.id).join(chosen.name());
+    if Sha256::of_file(&kept).is_ok_and(|(sha256, _)| sha256 == chosen.sha256) {
+        return Ok(kept);
     }
     let scratch = copy.scratch()?;
-    let catalog = scratch.join(layout::CATALOG);
-    let target = CatalogTarget { path: &catalog, max_size: u64::MAX };
+    let catalog = scratch.join(chosen.name());
+    let folder = catalog.parent().unwrap_or(&scratch);
+    fs::create_dir_all(folder).map_err(|source| LakeError::Io { action: "create", path: folder.to_owned(), source })?;
     let data_dir: &DataDir = &repository.settings().data_dir;
-    let (record, files) = context.block_on(async {
-        let opened = repo::open_version(repository.store(), resolved, Some(target)).await?;
-        let files = repo::read_files(repository.store(), data_dir, &opened.record).await?;
-        Ok::<_, repo::RepoError>((opened.record, files))
+    let files = context.block_on(async {
+        repo::download_catalog(repository.store(), record.id, &chosen, &catalog).await?;
+        repo::read_files(repository.store(), data_dir, &record).await
     })??;
     let named = lake::check_catalog(connection, &catalog, data_dir)?;
     let files = files.unwrap_or(named);
     for (name, bytes) in [(layout::VERSION_JSON, record.print()?), (layout::FILES_JSON, files.print()?)] {
         let path = scratch.join(name);
-        std::fs::write(&path, bytes).map_err(|source| LakeError::Io { action: "write", path, source })?;
+        fs::write(&path, bytes).map_err(|source| LakeError::Io { action: "write", path, source })?;
     }
     copy.keep_version(&scratch, record.id)?;
-    Ok(record)
+    Ok(kept)
 }
 
 /// Refuses to replace work that is nowhere else.

@@ -5,6 +5,7 @@ use crate::engine::Connection;
 use crate::format::{Clock, Timestamp};
 use crate::lake::{self, Checkout, Commit, CommitRequest, WorkingCopy};
 use crate::sql::author::default_author;
+use crate::sql::formats::refresh_catalog_formats;
 use crate::sql::place::{Lake, expand, find_lake};
 use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Value};
 
@@ -37,8 +38,9 @@ pub(super) const COMMAND: Command = Command {
 fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     no_signatures(arguments.text("sign_with").is_some())?;
     let connection = context.connection()?;
-    let (_, lake) = find_lake(context, &connection, arguments)?;
+    let (access, lake) = find_lake(context, &connection, arguments)?;
     let (copy, mut checkout) = open_copy(&connection, &lake)?;
+    refresh_catalog_formats(context, &access.store, &mut checkout)?;
     let commit = commit(context, &connection, &copy, &mut checkout, arguments)?;
     let totals = &commit.description.dataset.totals;
     Ok(Output::row([
@@ -79,6 +81,7 @@ pub(super) fn commit(
         keep_snapshots: arguments.boolean("keep_snapshots"),
         allow_encrypted: arguments.boolean("allow_encrypted"),
         sources: arguments.texts("sources").iter().map(|path| expand(path)).collect(),
+        catalog_formats: checkout.catalog_formats.clone(),
     };
     Ok(lake::commit(connection, copy, checkout, request)?)
 }

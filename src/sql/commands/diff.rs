@@ -8,7 +8,8 @@ use super::{column, scratch, text};
 use crate::engine::Connection;
 use crate::format::{Revision, layout};
 use crate::lake::{self, Change, Comparison, LakeError, ReadRows, RowSource, Side};
-use crate::repo::{self, CatalogTarget, Repository};
+use crate::repo::{self, Repository};
+use crate::sql::formats::SessionReader;
 use crate::sql::place::{Place, find};
 use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Value};
 
@@ -65,11 +66,11 @@ fn versions(
 ) -> Result<Comparison, Error> {
     let repository = context.block_on(Repository::open(Arc::clone(&place.access.store)))??;
     let [from, to] = revisions;
+    let reader = SessionReader::of(connection)?;
     let fetch = |revision: &str, name: &str| -> Result<_, Error> {
         let resolved = context.block_on(repo::resolve(repository.store(), &Revision::from_str(revision)?))??;
         let catalog = folder.join(format!("{name}-{}", layout::CATALOG));
-        let target = CatalogTarget { path: &catalog, max_size: u64::MAX };
-        context.block_on(repo::open_version(repository.store(), &resolved, Some(target)))??;
+        reader.download(context, &repository, &resolved, &catalog)?;
         lake::check_catalog(connection, &catalog, &repository.settings().data_dir)?;
         let contents = lake::read_contents(connection, &catalog)?;
         Ok((catalog, contents))

@@ -7,6 +7,7 @@ use crate::engine::Connection;
 use crate::format::{RefsJson, layout};
 use crate::lake;
 use crate::repo::{self, Refs, RepoError, Repository};
+use crate::sql::formats::SessionReader;
 use crate::sql::place::{Place, catalog_place, find};
 use crate::sql::{Arguments, Code, ColumnType, Command, Context, Error, Output, Value};
 use crate::store::StoreError;
@@ -102,10 +103,11 @@ fn default_version(
     let Some(version) = refs.refs.get(&refs.head) else {
         return Ok(format!("{} has no version yet", refs.head.short()));
     };
-    context.block_on(repo::read_live(repository.store(), *version))?.map_err(|error| error.named_by(&refs.head))?;
-    lake::load_extensions(connection)?;
+    let record =
+        context.block_on(repo::read_live(repository.store(), *version))?.map_err(|error| error.named_by(&refs.head))?;
+    let catalog = repo::readable_catalog(&record, &SessionReader::of(connection)?)?;
     place.access.let_duckdb_read(context, connection)?;
-    let catalog = catalog_place(repository, *version);
+    let catalog = catalog_place(repository, &catalog);
     lake::try_version(connection, &catalog, &repository.data_path())?;
     Ok(format!("DuckDB attaches {version}"))
 }

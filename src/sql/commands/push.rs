@@ -14,6 +14,7 @@ use crate::lake::{self, Checkout, WorkingCopy};
 use crate::repo::{
     self, DataSource, Expected, Held, LocalVersion, Push, PushOutcome, PushReport, RepoError, Repository,
 };
+use crate::sql::formats::refresh_catalog_formats;
 use crate::sql::place::find_lake;
 use crate::sql::{Arguments, Code, ColumnType, Command, Context, Error, Output, Value};
 
@@ -49,6 +50,7 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
 
     let mut notes = Vec::new();
     if arguments.text("message").is_some() {
+        refresh_catalog_formats(context, &access.store, &mut checkout)?;
         notes.extend(commit(context, &connection, &copy, &mut checkout, arguments)?.notes);
     } else {
         lake::require_no_transaction(&connection, copy.file())?;

@@ -3,6 +3,7 @@
 use super::{column, text};
 use crate::lake;
 use crate::repo;
+use crate::sql::formats::SessionReader;
 use crate::sql::place::{catalog_place, default_alias, of_call};
 use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Value};
 
@@ -24,7 +25,9 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     place.require_pushed(arguments, "read")?;
     let (repository, resolved) = place.open(context, arguments)?;
     let opened = context.block_on(repo::open_version(repository.store(), &resolved, None))??;
-    let (catalog, data_path) = (catalog_place(&repository, opened.record.id), repository.data_path());
+    let connection = context.connection()?;
+    let catalog = SessionReader::of(&connection)?.catalog(&opened)?;
+    let (catalog, data_path) = (catalog_place(&repository, &catalog), repository.data_path());
     let alias = default_alias(repository.store().location());
     Ok(Output::row([
         Value::from(opened.record.id.to_string()),

@@ -1,0 +1,71 @@
+//! The DuckLake formats that the session reads, and those that a repository asks for.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{Context, Error};
+use crate::engine::Connection;
+use crate::lake::{self, Checkout};
+use crate::repo::{self, Catalog, CatalogReader, CatalogTarget, Opened, RepoError, Repository, Resolved};
+use crate::store::Store;
+
+/// The session's DuckLake.
+#[derive(Debug)]
+pub(super) struct SessionReader<'a> {
+    connection: &'a Connection,
+    format: &'static str,
+}
+
+impl<'a> SessionReader<'a> {
+    /// Loads DuckLake.
+    ///
+    /// # Errors
+    /// FDL-DUCKDB when it cannot be loaded.
+    pub(super) fn of(connection: &'a Connection) -> Result<Self, Error> {
+        lake::load_extensions(connection)?;
+        Ok(Self { connection, format: lake::session_format(connection)? })
+    }
+
+    /// Opens a version and copies the catalog that the session reads to `path`, whatever its size.
+    pub(super) fn download(
+        &self,
+        context: &Context,
+        repository: &Repository,
+        resolved: &Resolved,
+        path: &Path,
+    ) -> Result<Opened, Error> {
+        let target = CatalogTarget { reader: self, path, max_size: u64::MAX };
+        Ok(context.block_on(repo::open_version(repository.store(), resolved, Some(target)))??)
+    }
+
+    /// The catalog of a version that the session reads.
+    pub(super) fn catalog(&self, opened: &Opened) -> Result<Catalog, Error> {
+        Ok(repo::readable_catalog(&opened.record, self)?)
+    }
+}
+
+impl CatalogReader for SessionReader<'_> {
+    fn describe(&self) -> String {
+        format!("this session's DuckLake reads {}", self.format)
+    }
+
+    fn reads(&self, format: &str) -> bool {
+        // What cannot be tried is not read; the catalogs of the session's own format need no trial.
+        lake::session_reads(self.connection, format).unwrap_or(false)
+    }
+}
+
+/// Reads anew which formats the repository asks for, and remembers them in the checkout. A repository that cannot be
+/// reached asks for what it asked for last.
+pub(super) fn refresh_catalog_formats(
+    context: &Context,
+    store: &Arc<dyn Store>,
+    checkout: &mut Checkout,
+) -> Result<(), Error> {
+    match context.block_on(Repository::open(Arc::clone(store)))? {
+        Ok(repository) => checkout.catalog_formats.clone_from(&repository.settings().catalog_formats),
+        Err(RepoError::Store(_)) => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(())
+}
