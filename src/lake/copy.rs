@@ -3,21 +3,41 @@
 //! The target's tables are made by DuckLake itself and then filled, so that they have the column types it declares: a
 //! catalog that comes from SQLite is all VARCHAR and BIGINT (docs/format.md section 11).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
+use super::layouts::Known;
 use super::template::template;
-use super::{LakeError, layouts, paths};
+use super::{LakeError, paths};
 use crate::engine::{Connection, EngineErrorKind, identifier};
 
 /// The columns of each metadata table in an attached database, in their order.
 pub(super) type Tables = BTreeMap<String, Vec<String>>;
 
-/// The metadata tables of a database that is attached as plain DuckDB or SQLite: of those that this session's DuckLake
-/// or another known format has, the ones that are there.
+/// The metadata tables of a catalog that is attached as plain DuckDB or SQLite. It says itself which format it is in, and
+/// so which they are: to ask for a table that is not there makes DuckDB look for the name in every attached database, and
+/// a lake that somebody works with is locked by that.
 pub(super) fn tables(connection: &Connection, database: &str) -> Result<Tables, LakeError> {
+    let version =
+        format!("SELECT max(value) FROM {}.main.ducklake_metadata WHERE key = 'version'", identifier(database));
+    let format = match connection.row(&version) {
+        Ok(row) => row.optional_text(0)?.unwrap_or_default().to_owned(),
+        Err(error) if error.kind == EngineErrorKind::NotFound => return Ok(Tables::new()),
+        Err(error) => return Err(error.into()),
+    };
+    let template = template(connection)?;
+    match Known::of(&format).filter(|_| format != template.format) {
+        Some(known) => tables_named(connection, database, known.tables()),
+        None => tables_named(connection, database, template.names()),
+    }
+}
+
+/// Those of the tables that are there.
+fn tables_named<'a>(
+    connection: &Connection,
+    database: &str,
+    names: impl Iterator<Item = &'a str>,
+) -> Result<Tables, LakeError> {
     let mut tables = Tables::new();
-    let own = template(connection)?.tables.iter().map(|(name, _)| name.as_str());
-    let names: BTreeSet<&str> = own.chain(layouts::table_names()).collect();
     for name in names {
         let all = format!("SELECT * FROM {}.main.{} LIMIT 0", identifier(database), identifier(name));
         match connection.column_names(&all) {
@@ -38,17 +58,17 @@ pub(super) enum Which {
     Current,
 }
 
-/// Fills the metadata tables of `target` from those of `source`. Columns that only one of them has are left out. Data
+/// Fills these metadata tables of `target` from those of `source`. Columns that only one of them has are left out. Data
 /// files get absolute paths when `published_at` says at which URL their folder is.
-pub(super) fn copy(
+pub(super) fn copy<'a>(
     connection: &Connection,
     source: &str,
-    target: &str,
+    (target, names): (&str, impl Iterator<Item = &'a str>),
     which: Which,
     published_at: Option<&str>,
 ) -> Result<(), LakeError> {
     let from = tables(connection, source)?;
-    for (table, columns) in tables(connection, target)? {
+    for (table, columns) in tables_named(connection, target, names)? {
         let Some(known) = from.get(&table) else { continue };
         let columns: Vec<&String> = columns.iter().filter(|column| known.contains(column)).collect();
         let Some(filter) = filter(&table, known, source, which) else { continue };

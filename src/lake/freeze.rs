@@ -70,7 +70,7 @@ fn copy_working(
         connection.execute(&statement.replacen("CREATE TABLE ", &format!("CREATE TABLE {to}.main."), 1))?;
     }
     let which = if options.keep_snapshots { Which::All } else { Which::Current };
-    copy::copy(connection, source.name(), target.name(), which, None)?;
+    copy::copy(connection, source.name(), (target.name(), template.names()), which, None)?;
     statistics::forget_what_no_file_holds(connection, target.name())?;
     finish(target.name())?;
     transaction.commit()?;

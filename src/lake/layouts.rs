@@ -29,17 +29,19 @@ impl Known {
         }
     }
 
+    fn layout(self) -> impl Iterator<Item = &'static Table> {
+        TABLES.iter().filter(move |table| table.since <= self && table.last.is_none_or(|last| self <= last))
+    }
+
+    /// The names of its tables.
+    pub(super) fn tables(self) -> impl Iterator<Item = &'static str> {
+        self.layout().map(|table| table.name)
+    }
+
     /// The statements that make its tables, empty, in the schema `main` of a database.
     pub(super) fn create(self, database: &str) -> impl Iterator<Item = String> {
-        let tables =
-            TABLES.iter().filter(move |table| table.since <= self && table.last.is_none_or(|last| self <= last));
-        tables.map(move |table| format!("CREATE TABLE {database}.main.{}({})", table.name, table.columns))
+        self.layout().map(move |table| format!("CREATE TABLE {database}.main.{}({})", table.name, table.columns))
     }
-}
-
-/// The names of the tables of every known format.
-pub(super) fn table_names() -> impl Iterator<Item = &'static str> {
-    TABLES.iter().map(|table| table.name)
 }
 
 /// A metadata table, in the formats that have it like this.

@@ -17,6 +17,13 @@ pub(super) struct Template {
     pub(super) tables: Vec<(String, String)>,
 }
 
+impl Template {
+    /// The names of the tables.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.tables.iter().map(|(name, _)| name.as_str())
+    }
+}
+
 /// The template; made at the first call.
 pub(super) fn template(connection: &Connection) -> Result<&'static Template, LakeError> {
     static TEMPLATE: OnceLock<Template> = OnceLock::new();

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::LakeError;
 use super::copy::{self, Which};
+use super::template::template;
 use crate::engine::{Connection, identifier, literal};
 
 /// The key under which a working catalog holds the mark of the checkout it was made by.
@@ -45,10 +46,12 @@ pub fn thaw(connection: &Connection, working: &Path, thaw: &Thaw<'_>) -> Result<
     };
     let transaction = connection.begin()?;
     if let Some(source) = &source {
-        for table in copy::tables(connection, target.name())?.keys() {
+        let template = template(connection)?;
+        for table in template.names() {
             connection.execute(&format!("DELETE FROM {to}.{}", identifier(table)))?;
         }
-        copy::copy(connection, source.name(), target.name(), Which::All, thaw.published_at)?;
+        let target = (target.name(), template.names());
+        copy::copy(connection, source.name(), target, Which::All, thaw.published_at)?;
     }
     let (key, never) = (literal(CHECKOUT_KEY), literal(NEVER));
     connection.execute(&format!(

@@ -39,7 +39,7 @@ pub(super) fn translate(
     for statement in to.create(&identifier(new.name())) {
         connection.execute(&statement)?;
     }
-    copy::copy(connection, old.name(), new.name(), Which::All, None)?;
+    copy::copy(connection, old.name(), (new.name(), to.tables()), Which::All, None)?;
     for statement in if to < from { INTO_0_3 } else { INTO_1_0 } {
         translation.execute(new.name(), statement)?;
     }

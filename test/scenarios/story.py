@@ -136,6 +136,23 @@ def differences(session, left, right):
     return found
 
 
+def holding(session, lake):
+    """All that a lake holds, comparable between DuckDB versions: schemas, comments, columns, and every row of every relation."""
+    definitions = {what: DEFINITIONS[what] for what in ("schemas", "tables", "views")}
+    # Each release writes types and defaults in its own way, and tells of the columns of views when it likes.
+    definitions["columns"] = "SELECT schema_name, table_name, column_index, column_name, replace(data_type, '\"', ''), c.comment " \
+                             "FROM duckdb_columns() c JOIN duckdb_tables() t USING (database_name, schema_name, table_name) " \
+                             "WHERE database_name = {} ORDER BY ALL"
+    held = {what: [repr(row) for row in session.connection.execute(sql.format(quoted(lake))).fetchall()]
+            for what, sql in definitions.items()}
+    relations = session(f"SELECT schema_name AS s, table_name AS t FROM duckdb_tables() WHERE database_name = {quoted(lake)} UNION "
+                        f"SELECT schema_name, view_name FROM duckdb_views() WHERE database_name = {quoted(lake)} AND NOT internal")
+    for relation in relations:
+        rows = session.connection.execute(f"FROM {name(lake, relation['s'], relation['t'])}").fetchall()
+        held[f"{relation['s']}.{relation['t']}"] = sorted(map(repr, rows))
+    return held
+
+
 def published_differs(repository, setup, working_sql, ref=None):
     """For a child process: how the published version differs from the working catalog that `working_sql` attaches as `lake`."""
     reader = Session()

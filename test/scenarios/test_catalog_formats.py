@@ -1,0 +1,192 @@
+"""Versions in several DuckLake formats: DuckDB 1.5.5 with DuckLake 1.0 and the real 1.4.4 with DuckLake 0.3 on one repository."""
+
+import json
+import re
+
+import pytest
+
+import layout
+from session import quoted
+from story import call, holding
+
+OLD = "1.4.4"
+
+LAKE = """
+CREATE TABLE lake.towns (id INTEGER NOT NULL, name VARCHAR DEFAULT 'none', dropped DOUBLE, height DECIMAL(8, 2));
+INSERT INTO lake.towns SELECT range, 'town ' || range, 1.5, range / 7 FROM range(1000);
+ALTER TABLE lake.towns DROP COLUMN dropped;
+ALTER TABLE lake.towns RENAME COLUMN name TO called;
+ALTER TABLE lake.towns ADD COLUMN added BIGINT DEFAULT 7;
+ALTER TABLE lake.towns ALTER COLUMN id SET DATA TYPE BIGINT;
+INSERT INTO lake.towns VALUES (5000, 'last', 1.25, NULL);
+DELETE FROM lake.towns WHERE id % 10 = 3;
+UPDATE lake.towns SET called = 'new' WHERE id = 4;
+DELETE FROM lake.towns WHERE id = 5;
+COMMENT ON TABLE lake.towns IS 'all towns';
+COMMENT ON COLUMN lake.towns.called IS 'how they are called';
+CREATE SCHEMA lake."Other One";
+CREATE TABLE lake."Other One"."a ""q"" table" ("select" INTEGER, "名" VARCHAR);
+INSERT INTO lake."Other One"."a ""q"" table" VALUES (1, '東京');
+CREATE TABLE lake.nested (s STRUCT(x INTEGER, "y z" VARCHAR[]), m MAP(VARCHAR, INTEGER), l STRUCT(a DATE)[]);
+INSERT INTO lake.nested VALUES ({'x': 1, 'y z': ['a', NULL]}, MAP {'k': 1}, [{'a': DATE '2026-01-01'}]), (NULL, NULL, []);
+ALTER TABLE lake.nested ADD COLUMN s.added INTEGER;
+INSERT INTO lake.nested VALUES ({'x': 2, 'y z': [], 'added': 3}, MAP {}, NULL);
+CREATE TABLE lake.kinds (i8 TINYINT, u8 UTINYINT, h HUGEINT, uh UHUGEINT, d DECIMAL(38, 5), f FLOAT, x DOUBLE, bo BOOLEAN, u UUID, j JSON,
+    iv INTERVAL, dt DATE, ti TIME, ts TIMESTAMP, tz TIMESTAMPTZ, ttz TIMETZ, tns TIMESTAMP_NS, tss TIMESTAMP_S, tms TIMESTAMP_MS, b BLOB);
+INSERT INTO lake.kinds VALUES (1, 2, 3, 4, 1.25, 'nan', 'inf', true, '019a3c4e-7c1b-7d3a-9a55-0f2b6c1d9e10', '{"a": 1}', INTERVAL 3 DAY,
+    '2026-01-01', '12:00', '2026-01-01 01:02:03.000004', '2026-01-01 00:00:00+01', '12:00:00+01', '2026-01-01 00:00:00.123456789', '2026-01-01',
+    '2026-01-01', '\\xAA'), (NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+CREATE TABLE lake.parts (day DATE, region VARCHAR, n INTEGER);
+ALTER TABLE lake.parts SET PARTITIONED BY (year(day), region);
+INSERT INTO lake.parts SELECT DATE '2024-06-01' + INTERVAL (range * 100) DAY, CASE WHEN range % 2 = 0 THEN 'a' ELSE 'b/c' END, range FROM range(20);
+DELETE FROM lake.parts WHERE n = 3;
+CREATE TABLE lake.empty (a INTEGER);
+CREATE VIEW lake.few AS SELECT id, called FROM lake.main.towns WHERE id < 20;
+CREATE VIEW lake."Other One".renamed(one) AS SELECT t.id FROM lake.main.towns t JOIN lake."Other One"."a ""q"" table" o ON o."select" = t.id;
+COMMENT ON VIEW lake.few IS 'a few towns';
+"""
+
+# Another table of the same name beside the lake must not be taken for the lake's own.
+HOLDS = """
+from story import *
+s = Session()
+s("CREATE TABLE main.towns AS SELECT -1 AS id, 'wrong' AS called")
+s({setup!r})
+row = s.fdl("attach", {where!r}, alias="another name")
+say({{"catalog": row["catalog"], "held": holding(s, "another name")}})
+"""
+
+CHANGE = """
+from story import *
+s = Session()
+s({setup!r})
+s.checkout({where!r})
+{change}
+say({{"commit": s.fdl("commit", "lake", message="by the old one"), "status": s.fdl("status", "lake"),
+      "push": s.fdl("push", "lake"), "held": holding(s, "lake")}})
+"""
+
+
+@pytest.fixture
+def old(python):
+    """Runs code in DuckDB 1.4.4 and gives what it says."""
+    return lambda code, **how: python(code, OLD, **how).rows
+
+
+@pytest.fixture
+def start(new_place, open_session):
+    """`start(*formats)` gives a place with a repository that lists these formats, and a session of 1.5.5 with a working catalog."""
+
+    def make(*formats, kind="folder"):
+        place = new_place(kind)
+        session = open_session()
+        listed = ", ".join(map(quoted, formats))
+        session(f"CALL fdl_init({quoted(place.location)}, catalog_formats := [{listed}])")
+        session.checkout(place.location)
+        return place, session
+
+    return make
+
+
+def set_formats(place, *formats):
+    """Edits fdl.json by hand."""
+    settings = json.loads(place.text("fdl.json"))
+    settings["catalog_formats"] = list(formats)
+    (place.path / "fdl.json").write_text(json.dumps(settings))
+
+
+def record(place, version):
+    return json.loads(place.text(f"versions/{version}/version.json"))
+
+
+def catalogs(place, version):
+    return [key.rsplit("/", 1)[1] for key in place.keys(f"versions/{version}/catalogs/")]
+
+
+@pytest.mark.parametrize("kind", ["folder", "s3", "http"])
+def test_the_old_one_reads_what_the_new_one_wrote(start, old, kind):
+    place, session = start("0.3", kind=kind)
+    session(LAKE)
+    version = session.publish("all of it")["new_version"]
+    written = record(place, version)
+    assert (written["ducklake"], list(written["catalogs"])) == ("1.0", ["0.3"])
+    assert written["catalogs"]["0.3"]["size"] == place.size(f"versions/{version}/catalogs/0.3.duckdb")
+    read = old(HOLDS.format(setup=place.setup, where=place.location))
+    if kind == "folder":
+        assert read["catalog"].endswith(f"versions/{version}/catalogs/0.3.duckdb")
+    held = holding(session, "lake")
+    assert read["held"] == held
+    assert len(held["main.towns"]) == 900
+
+
+def test_the_old_one_without_fdl(start, shell):
+    """What fdl_url gives in a 1.4.4 session is a statement for plain DuckDB 1.4.4 with ducklake."""
+    place, session = start("0.3")
+    session(LAKE)
+    version = session.publish("all of it")["new_version"]
+    url = shell(call("url", place.location), version=OLD).rows[0]
+    assert url["url"].endswith(f"{version}/catalogs/0.3.duckdb")
+    here = session.fdl("url", place.location)
+    assert here["url"].endswith(f"{version}/ducklake.duckdb")
+    count = shell(f"LOAD ducklake; {url['attach_sql']}; SELECT count(*)::INTEGER AS n FROM {_alias(url)}.few", version=OLD, load=False)
+    assert count.rows == [{"n": session.value("SELECT count(*) FROM lake.few")}]
+
+
+def _alias(url):
+    return re.search(r" AS (\S+) \(", url["attach_sql"]).group(1)
+
+
+def test_the_layouts_are_ducklakes_own(start, shell, old, tmp_path):
+    """Tables, columns, types and keys of a translated catalog are those that the real DuckLake of the format makes."""
+    place, session = start("0.3", "1.0")
+    session("CREATE TABLE lake.t AS SELECT 1 AS a")
+    new = session.publish("one")["new_version"]
+    by_old = old(CHANGE.format(setup=place.setup, where=place.location, change='s("INSERT INTO lake.t VALUES (2)")'))["push"]["new_version"]
+    columns = "SELECT table_name, column_name, data_type, is_nullable, constraints FROM (SELECT * FROM duckdb_columns() WHERE database_name = " \
+              "'it') LEFT JOIN (SELECT table_name, list((constraint_type, constraint_column_names) ORDER BY ALL)::VARCHAR AS constraints " \
+              "FROM duckdb_constraints() WHERE database_name = 'it' GROUP BY ALL) USING (table_name) ORDER BY table_name, column_index"
+
+    def laid_out(version, path):
+        return shell(f"ATTACH {quoted(path)} AS it (READ_ONLY); {columns}", version=version, load=False).rows
+
+    for version, translated in ((OLD, place.path / f"versions/{new}/catalogs/0.3.duckdb"),
+                                (layout.MAIN, place.path / f"versions/{by_old}/catalogs/1.0.duckdb")):
+        own = tmp_path / f"own-{version}"
+        shell(f"LOAD ducklake; ATTACH 'ducklake:{own}' AS lake (DATA_PATH '{tmp_path}/data')", version=version, load=False)
+        assert laid_out(version, translated) == laid_out(version, own)
+
+
+def test_both_work_on_one_repository(start, old, connect):
+    """1.5.5, then 1.4.4, then 1.5.5: each goes on from what the other published, and every version is there for both."""
+    place, session = start("0.3")
+    session(LAKE)
+    session.publish("first")
+    change = """
+s("INSERT INTO lake.towns VALUES (6000, 'by the old one', 2, 8)")
+s("DELETE FROM lake.towns WHERE id = 7")
+s("CREATE TABLE lake.made (a INTEGER DEFAULT 3, b STRUCT(c VARCHAR))")
+s("INSERT INTO lake.made VALUES (1, {'c': 'x'})")
+s("ALTER TABLE lake.kinds ADD COLUMN more VARCHAR DEFAULT 'x'")
+s("DROP TABLE lake.empty")
+"""
+    answer = old(CHANGE.format(setup=place.setup, where=place.location, change=change))
+    assert answer["commit"]["tables_changed"] == 4
+    second = answer["push"]["new_version"]
+    assert record(place, second)["ducklake"] == "0.3"
+    # 1.0 is not listed, and the version before has it: nobody is locked out.
+    assert catalogs(place, second) == ["1.0.duckdb"]
+    session.checkout(place.location)
+    held = holding(session, "lake")
+    assert answer["held"] == held
+    # Only what changed has new files.
+    changed = {row["name"]: row["change"] for row in session(call("diff", place.location, from_ref="main~1")) if row["change"] != "same"}
+    assert changed == {"towns": "rows", "made": "added", "kinds": "schema", "empty": "dropped"}
+    # The new one goes on, where the old one has made a default and a table.
+    session("INSERT INTO lake.made(b) VALUES (NULL); DELETE FROM lake.towns WHERE id = 6000")
+    third = session.publish("third")["new_version"]
+    assert (record(place, third)["ducklake"], catalogs(place, third)) == ("1.0", ["0.3.duckdb"])
+    read = old(HOLDS.format(setup=place.setup, where=place.location))
+    assert read["held"] == holding(session, "lake")
+    assert session("FROM lake.made ORDER BY a") == [{"a": 1, "b": {"c": "x"}}, {"a": 3, "b": None}]
+    # Everything in the repository is as it should be, looked at from either side.
+    assert session(call("fsck", place.location, depth="content")) == []
