@@ -190,3 +190,121 @@ s("DROP TABLE lake.empty")
     assert session("FROM lake.made ORDER BY a") == [{"a": 1, "b": {"c": "x"}}, {"a": 3, "b": None}]
     # Everything in the repository is as it should be, looked at from either side.
     assert session(call("fsck", place.location, depth="content")) == []
+
+
+IN_1_0_ALONE = {
+    "the macro main.m": "CREATE MACRO lake.m(a) AS a + 1",
+    "the macro main.mt": "CREATE MACRO lake.mt(a) AS TABLE SELECT a",
+    "the sort keys of main.t": "ALTER TABLE lake.t SET SORTED BY (a ASC)",
+    "the type VARIANT of main.v.a": "CREATE TABLE lake.v (a VARIANT)",
+    "the type TIME_NS of main.v.inner": "CREATE TABLE lake.v (a STRUCT(\"inner\" TIME_NS))",
+    "the type GEOMETRY of main.v.a": "CREATE TABLE lake.v (a GEOMETRY)",
+    "the default now() of main.v.a": "CREATE TABLE lake.v (a TIMESTAMPTZ DEFAULT now())",
+    "the partition key bucket(4) of main.t": "ALTER TABLE lake.t SET PARTITIONED BY (bucket(4, a))",
+    "the deletion vectors of main.t": "CALL lake.set_option('write_deletion_vectors', true); DELETE FROM lake.t WHERE a < 5",
+}
+
+
+@pytest.mark.parametrize("what", IN_1_0_ALONE)
+def test_what_0_3_has_no_place_for_is_named(start, what):
+    place, session = start("0.3")
+    session("CREATE TABLE lake.t AS SELECT range AS a FROM range(100)")
+    first = session.publish("one")["new_version"]
+    session(IN_1_0_ALONE[what])
+    for command in ("commit", "push"):
+        message = session.refused(call(command, "lake", message="two"), "FDL-UNSUPPORTED-VERSION")
+        assert f"a version is to have a catalog in DuckLake 0.3, which has no place for {what} [" in message, message
+        assert '"until": a day that is over' in message
+    # Nothing was committed, and as soon as 0.3 is not wanted any more it goes on.
+    assert session.fdl("status", "lake")["ahead"] == 0
+    set_formats(place, {"ducklake": "0.3", "until": "2026-01-01"})
+    pushed = session.publish("two")
+    assert (pushed["old_version"], catalogs(place, pushed["new_version"])) == (first, [])
+    assert pushed["note"] == "no longer published in DuckLake 0.3, which the version before was"
+    session("CREATE TABLE lake.more AS SELECT 1 AS a")
+    assert session.publish("three")["note"] is None
+
+
+def test_until_is_the_last_day(start):
+    """The day is that of the version's own time, in UTC; the rest is in the unit tests, with a clock of their own."""
+    place, session = start("0.3 until 9999-12-31", "1.0 until 2026-01-01")
+    session("CREATE TABLE lake.t AS SELECT 1 AS a")
+    assert catalogs(place, session.publish("one")["new_version"]) == ["0.3.duckdb"]
+    set_formats(place, {"ducklake": "0.3", "until": "2026-01-01"})
+    session("INSERT INTO lake.t VALUES (2)")
+    assert catalogs(place, session.publish("two")["new_version"]) == []
+
+
+def test_a_format_that_is_listed_later(start):
+    """fdl.json is read at each commit; a version without changes has to be asked for."""
+    place, session = start()
+    session("CREATE TABLE lake.t AS SELECT 1 AS a")
+    assert catalogs(place, session.publish("one")["new_version"]) == []
+    set_formats(place, {"ducklake": "0.3"}, {"ducklake": "1.0"})
+    assert session.fdl("commit", "lake", message="no change")["committed"] is False
+    assert session.fdl("commit", "lake", message="in 0.3 too", force=True)["committed"] is True
+    assert catalogs(place, session.fdl("push", "lake")["new_version"]) == ["0.3.duckdb"]
+    # Of a format that fdl does not know none can be written.
+    set_formats(place, {"ducklake": "9.9"})
+    message = session.refused(call("commit", "lake", message="x", force=True), "FDL-UNSUPPORTED-VERSION")
+    assert "a catalog in DuckLake 9.9, which this fdl cannot write from 1.0 [" in message and "take 9.9 off" in message
+
+
+def test_a_commit_far_from_the_repository(start, bare):
+    """A repository that cannot be reached asks for what it asked for last."""
+    place, session = start("0.3", kind="http")
+    session("CREATE TABLE lake.t AS SELECT 1 AS a")
+    place.close()
+    place.close = lambda: None
+    version = session.fdl("commit", "lake", message="on the train")["version"]
+    assert (bare / f"lake.sqlite.fdl/versions/{version}/catalogs/0.3.duckdb").exists()
+
+
+def test_a_session_that_reads_none_of_them(start, python, shell, new_place):
+    place, session = start()
+    session("CREATE TABLE lake.t AS SELECT 1 AS a")
+    version = session.publish("one")["new_version"]
+    statements = [call("attach", place.location), call("url", place.location), call("checkout", place.location, alias="x"),
+                  call("diff", place.location, from_ref="main")]
+    for statement in statements:
+        message = shell(statement, version=OLD, check=False).err
+        assert f"version {version} is published in DuckLake 1.0, and this session's DuckLake reads 0.3 [FDL-UNSUPPORTED-VERSION]" in message
+        assert "1.4 reads 0.3, 1.5 reads 1.0" in message and "ask the publisher to add yours to catalog_formats" in message
+    # What does not need DuckLake is told all the same.
+    assert [row["name"] for row in shell(call("tables", place.location), version=OLD).rows] == ["t"]
+    assert [row["rows"] for row in shell(call("files", place.location), version=OLD).rows] == [1]
+    (row,) = [row for row in shell(call("doctor", place.location), version=OLD).rows if row["probe"] == "default version"]
+    assert row["ok"] is False and "[FDL-UNSUPPORTED-VERSION]" in row["detail"]
+    # And the other way round.
+    newer = new_place("folder").location
+    session(f"CALL fdl_init({quoted(newer)})")
+    code = f"""
+from story import *
+s = Session()
+s.checkout({newer!r}, path="old.sqlite")
+s("CREATE TABLE lake.t AS SELECT 1 AS a")
+say(s.publish("one"))
+"""
+    version = python(code, OLD).rows["new_version"]
+    for statement in (call("attach", newer), call("url", newer), call("checkout", newer, alias="y")):
+        message = session.refused(statement, "FDL-UNSUPPORTED-VERSION")
+        assert f"version {version} is published in DuckLake 0.3, and this session's DuckLake reads 1.0 [" in message
+
+
+def test_older_snapshots_in_0_3(start, old):
+    """With keep_snapshots the older format has DuckLake's own history too."""
+    place, session = start("0.3")
+    session("CREATE TABLE lake.t AS SELECT range AS a FROM range(10)")
+    session("INSERT INTO lake.t VALUES (100)")
+    before = session.value("SELECT max(snapshot_id) FROM lake.snapshots()")
+    session("DELETE FROM lake.t WHERE a = 3; CREATE TABLE lake.later AS SELECT 1 AS a")
+    session.fdl("commit", "lake", message="all of it", keep_snapshots=True)
+    session.fdl("push", "lake")
+    code = f"""
+from story import *
+s = Session()
+s.fdl("attach", {place.location!r}, alias="lake")
+say([s.value("SELECT sum(a)::BIGINT FROM lake.t AT (VERSION => {before})"), s.value("SELECT sum(a)::BIGINT FROM lake.t"),
+     len(s("FROM lake.snapshots()"))])
+"""
+    assert old(code) == [145, 142, len(session("FROM lake.snapshots()"))]
