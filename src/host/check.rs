@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use futures::{StreamExt, TryStreamExt, stream};
 use tempfile::TempPath;
 
-use crate::format::{DataDir, Files, Record, Sha256, VersionId, layout};
+use crate::format::{DataDir, Files, Record, Sha256, layout};
 use crate::repo::read_mark;
 use crate::store::{Object, StoreError};
 
@@ -74,17 +74,21 @@ async fn version(shared: &Shared, data_dir: &DataDir, record: &Record) -> Result
         }
         None => None,
     };
-    for (format, entry) in &record.catalogs {
-        catalog(shared, &layout::other_catalog(id, format), entry.sha256, entry.size).await?;
+    let main = (layout::catalog(id), record.sha256, record.size);
+    let others = record.catalogs.iter();
+    let others = others.map(|(format, entry)| (layout::other_catalog(id, format), entry.sha256, entry.size));
+    let mut known = listed;
+    for (key, hash, size) in std::iter::once(main).chain(others) {
+        let file = catalog(shared, &key, hash, size).await?;
+        known = match (known, named_by_catalog(shared, data_dir, &key, &file).await?) {
+            (Some(known), Some(named)) if known.by_key() != named.by_key() => {
+                return Err(corrupt(&files.key, &format!("it does not name the files that {key} names")));
+            }
+            (None, named) => named,
+            (known, _) => known,
+        };
     }
-    let file = catalog(shared, &layout::catalog(id), record.sha256, record.size).await?;
-    let named = named_by_catalog(shared, data_dir, id, &file).await?;
-    match (listed, named) {
-        (Some(listed), Some(named)) if listed.by_key() == named.by_key() => Ok(listed),
-        (Some(_), Some(_)) => Err(corrupt(&files.key, "it does not name the files that the catalog names")),
-        (Some(files), None) | (None, Some(files)) => Ok(files),
-        (None, None) => Err(corrupt(&files.key, "it is missing, and this host does not look into catalogs")),
-    }
+    known.ok_or_else(|| corrupt(&files.key, "it is missing, and this host does not look into catalogs"))
 }
 
 /// A small file that the record vouches for.
@@ -144,7 +148,7 @@ async fn catalog(shared: &Shared, key: &str, hash: Sha256, size: Option<u64>) ->
 async fn named_by_catalog(
     shared: &Shared,
     data_dir: &DataDir,
-    id: VersionId,
+    key: &str,
     file: &Local,
 ) -> Result<Option<Files>, Refusal> {
     let Some(list) = shared.options.catalog_files.clone() else {
@@ -152,7 +156,7 @@ async fn named_by_catalog(
     };
     let path = file.as_ref().to_owned();
     let listed = tokio::task::spawn_blocking(move || list(&path)).await.map_err(|_| Refusal::internal())?;
-    let files = listed.map_err(|why| corrupt(&layout::catalog(id), &why))?;
+    let files = listed.map_err(|why| corrupt(key, &why))?;
     files.check(data_dir).map_err(|error| Refusal::format(&error).failed_check())?;
     Ok(Some(files))
 }

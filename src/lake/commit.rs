@@ -1,6 +1,6 @@
 //! A commit: what the working catalog holds becomes a version beside it (docs/format.md section 11).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -109,7 +109,7 @@ pub fn commit(
             .cloned()
             .chain(warning.clone())
             .chain(left_by_dbt(&frozen.contents))
-            .chain(views_bound_to_an_alias(&frozen.contents))
+            .chain(views_bound_to_an_alias(connection, &frozen.contents, parent_catalog.as_deref())?)
             .collect(),
         description,
     };
@@ -282,20 +282,34 @@ fn write_version(
     write(layout::VERSION_JSON, &record.print()?)
 }
 
-/// Before DuckLake 1.0 a view keeps the alias of the catalog it was made in: read under another, it reads elsewhere.
-fn views_bound_to_an_alias(contents: &Contents) -> Option<String> {
-    let views = contents.schemas.iter().flat_map(|schema| schema.views.iter().map(move |view| (schema, view)));
-    let bound: Vec<String> = views
-        .filter(|(_, view)| contents.ducklake.starts_with("0.") && !view.sql.contains("{DUCKLAKE_CATALOG}"))
-        .map(|(schema, view)| format!("{}.{}", schema.name, view.name))
-        .collect();
-    (!bound.is_empty()).then(|| {
+/// Before DuckLake 1.0 a view keeps the alias of the catalog it was made in: read under another, it reads elsewhere. Told
+/// of views that the parent has not: those that came from a newer format name no alias, and of others it has been told.
+fn views_bound_to_an_alias(
+    connection: &Connection,
+    contents: &Contents,
+    parent: Option<&Path>,
+) -> Result<Option<String>, LakeError> {
+    if !contents.ducklake.starts_with("0.") || contents.schemas.iter().all(|schema| schema.views.is_empty()) {
+        return Ok(None);
+    }
+    let before = parent.map(|catalog| read_contents(connection, catalog)).transpose()?.unwrap_or_default();
+    let views = |contents: &Contents| -> BTreeSet<(String, String)> {
+        let schemas = contents.schemas.iter();
+        let named = schemas.flat_map(|schema| {
+            let views = schema.views.iter();
+            views.map(|view| (format!("{}.{}", schema.name, view.name), view.sql.clone()))
+        });
+        named.collect()
+    };
+    let (now, before) = (views(contents), views(&before));
+    let bound: Vec<&str> = now.difference(&before).map(|(name, _)| name.as_str()).collect();
+    Ok((!bound.is_empty()).then(|| {
         format!(
             "DuckLake {} keeps the catalog's alias in a view, so that readers must attach under the same: {}",
             contents.ducklake,
             bound.join(", ")
         )
-    })
+    }))
 }
 
 /// dbt builds a table under another name and swaps it in; such a name in a version is a run that did not end well.

@@ -241,7 +241,9 @@ async fn arrived(
     Err(RepoError::corrupt(&catalog.key, why))
 }
 
-pub(super) fn main_catalog(record: &Record) -> Catalog {
+/// ducklake.duckdb of a version.
+#[must_use]
+pub fn main_catalog(record: &Record) -> Catalog {
     Catalog { key: layout::catalog(record.id), sha256: record.sha256, size: record.size }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Context, Error};
 use crate::engine::Connection;
-use crate::lake::{self, Checkout};
+use crate::lake::{self, Checkout, LakeError};
 use crate::repo::{self, Catalog, CatalogReader, CatalogTarget, Opened, RepoError, Repository, Resolved};
 use crate::store::Store;
 
@@ -24,6 +24,18 @@ impl<'a> SessionReader<'a> {
     pub(super) fn of(connection: &'a Connection) -> Result<Self, Error> {
         lake::load_extensions(connection)?;
         Ok(Self { connection, format: lake::session_format(connection)? })
+    }
+
+    /// Nothing in a session that has no DuckLake and can get none, as in DuckDB 2.0.
+    ///
+    /// # Errors
+    /// FDL-DUCKDB when DuckLake is there and says nothing of its format.
+    pub(super) fn if_any(connection: &'a Connection) -> Result<Option<Self>, Error> {
+        match lake::load_extensions(connection) {
+            Err(LakeError::Extension { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+            Ok(()) => Self::of(connection).map(Some),
+        }
     }
 
     /// Opens a version and copies the catalog that the session reads to `path`, whatever its size.

@@ -72,7 +72,7 @@ impl Scene<'_> {
         Ok(data)
     }
 
-    /// Every catalog of a version has its hash, and the first names the files that files.json names.
+    /// Every catalog of a version has its hash, and names the files that files.json names.
     pub(super) async fn catalogs_read(
         &self,
         record: &Record,
@@ -84,8 +84,8 @@ impl Scene<'_> {
             sha256: entry.sha256,
             size: entry.size,
         });
-        let main = main_catalog(record);
-        for catalog in others.chain([main.clone()]) {
+        // The others are held against what files.json or the main one names.
+        for catalog in [main_catalog(record)].into_iter().chain(others) {
             let name = catalog.key.strip_prefix(&layout::version(record.id)).unwrap_or_default();
             // What is missing or cut off has been told of.
             let told = |part: &super::super::folders::Part| catalog.size.is_some_and(|size| size != part.size);
@@ -101,12 +101,12 @@ impl Scene<'_> {
                 Err(RepoError::Expired { .. } | RepoError::Withdrawn { .. }) => return Ok(()),
                 Err(error) => return Err(error),
             };
-            let Some(hook) = self.look.files.filter(|_| catalog == main) else {
+            let Some(hook) = self.look.files else {
                 continue;
             };
             match (named_by(hook, &catalog, &self.data_dir, &file), &look.files) {
                 (Ok(named), Some(listed)) if named.by_key() != listed.by_key() => {
-                    let problem = "it does not name the files that the catalog names";
+                    let problem = format!("it does not name the files that {name} names");
                     look.findings.push(Finding::error(Code::Files, layout::files(record.id), problem));
                 }
                 (Ok(named), None) => look.files = Some(named),

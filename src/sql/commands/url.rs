@@ -26,7 +26,10 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     let (repository, resolved) = place.open(context, arguments)?;
     let opened = context.block_on(repo::open_version(repository.store(), &resolved, None))??;
     let connection = context.connection()?;
-    let catalog = SessionReader::of(&connection)?.catalog(&opened)?;
+    let catalog = match SessionReader::if_any(&connection)? {
+        Some(reader) => reader.catalog(&opened)?,
+        None => repo::main_catalog(&opened.record),
+    };
     let (catalog, data_path) = (catalog_place(&repository, &catalog), repository.data_path());
     let alias = default_alias(repository.store().location());
     Ok(Output::row([
