@@ -2,6 +2,7 @@
 //!
 //! One rule lives in one file; the rules themselves are told in `docs/format.md`.
 
+mod allowed_signers;
 mod data_path;
 mod dataset;
 mod error;
@@ -17,9 +18,11 @@ mod record;
 mod refs_json;
 mod revision;
 mod settings;
+mod signature;
 mod time;
 mod version_id;
 
+pub use allowed_signers::{AllowedSigners, Standing};
 pub use data_path::DataDir;
 pub use dataset::{Column, Dataset, Schema, Table, TableKind, Totals};
 pub use error::FormatError;
@@ -34,5 +37,6 @@ pub use record::{Author, CatalogEntry, Record, SourceFile};
 pub use refs_json::RefsJson;
 pub use revision::{Base, IdPrefix, Revision};
 pub use settings::{CatalogFormat, Settings, format_release};
+pub use signature::{NAMESPACE, Signature, SignatureFault, Status, Trust, Verdict, judge, signer_of};
 pub use time::{Clock, SystemClock, Timestamp};
 pub use version_id::{VersionId, VersionIds};

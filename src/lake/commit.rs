@@ -21,6 +21,7 @@ use crate::engine::{Connection, EngineError, EngineErrorKind, identifier};
 use crate::format::{
     Author, CatalogEntry, CatalogFormat, FDL_VERSION, Record, Sha256, SourceFile, Timestamp, VersionId, layout,
 };
+use crate::sign::Signer;
 
 /// What a commit is asked for.
 #[derive(Debug)]
@@ -43,6 +44,8 @@ pub struct CommitRequest {
     pub sources: Vec<PathBuf>,
     /// What fdl.json says of the formats to publish in.
     pub catalog_formats: Vec<CatalogFormat>,
+    /// Signs the version.
+    pub signer: Option<Signer>,
 }
 
 /// What a commit came to.
@@ -279,7 +282,11 @@ fn write_version(
     };
     write(layout::DATASET_JSON, &dataset)?;
     write(layout::FILES_JSON, &files)?;
-    write(layout::VERSION_JSON, &record.print()?)
+    let record = record.print()?;
+    if let Some(signer) = &request.signer {
+        write(layout::SIGNATURE, &signer.sign(&record)?)?;
+    }
+    write(layout::VERSION_JSON, &record)
 }
 
 /// Before DuckLake 1.0 a view keeps the alias of the catalog it was made in: read under another, it reads elsewhere. Told

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::engine::{EngineError, EngineErrorKind};
 use crate::format::FormatError;
+use crate::sign::SignError;
 
 /// Why something could not be done with a catalog. A closed list; [`crate::sql`] gives each its code and hint.
 #[derive(Debug, thiserror::Error)]
@@ -15,6 +16,9 @@ pub enum LakeError {
     /// A text that the format does not allow.
     #[error(transparent)]
     Format(#[from] FormatError),
+    /// The version cannot be signed.
+    #[error(transparent)]
+    Sign(#[from] SignError),
     /// An extension of DuckDB that is needed cannot be loaded or installed.
     #[error("the DuckDB extension {name} could not be loaded: {source}")]
     Extension {

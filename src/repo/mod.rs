@@ -19,6 +19,7 @@ mod read;
 mod ref_change;
 mod refs;
 mod resolve;
+mod verify;
 mod withdraw;
 
 pub use catalog::{CatalogFiles, LookInto};
@@ -41,6 +42,7 @@ pub use read::{
 pub use ref_change::{RefChange, create_branch, create_tag, delete_ref};
 pub use refs::{Refs, RefsJsonWrite, list_refs, refresh_refs_json};
 pub use resolve::{Resolved, resolve};
+pub use verify::{Checked, check_bytes, check_history, check_version, moved_forward};
 pub use withdraw::{
     WithdrawAction, WithdrawError, WithdrawOptions, WithdrawPlan, WithdrawRow, plan_withdraw, run_withdraw,
 };

@@ -5,6 +5,7 @@ use std::fmt;
 use crate::engine::{EngineError, EngineErrorKind};
 use crate::format::FormatError;
 use crate::lake::LakeError;
+use crate::sign::SignError;
 use crate::store::StoreError;
 
 /// What the user can do about it.
@@ -46,6 +47,8 @@ pub enum Code {
     Permission,
     /// The store cannot be reached, or misbehaves.
     Store,
+    /// Nobody vouches for it whom the reader trusts.
+    Untrusted,
     /// DuckDB refused.
     DuckDb,
 }
@@ -72,6 +75,7 @@ impl Code {
             Self::Encrypted => "FDL-ENCRYPTED",
             Self::Permission => "FDL-PERMISSION",
             Self::Store => "FDL-STORE",
+            Self::Untrusted => "FDL-UNTRUSTED",
             Self::DuckDb => "FDL-DUCKDB",
         }
     }
@@ -218,12 +222,42 @@ impl From<StoreError> for Error {
     }
 }
 
+impl From<SignError> for Error {
+    fn from(error: SignError) -> Self {
+        let sentence = error.to_string();
+        let (code, hint) = match error {
+            SignError::Io { source, .. } => match source.kind() {
+                std::io::ErrorKind::NotFound => (Code::NotFound, "give the path of a private key, or of a public one."),
+                std::io::ErrorKind::PermissionDenied => (Code::Permission, "check who may read the key."),
+                _ => (Code::BadArgument, "give the path of a private key, or of a public one."),
+            },
+            SignError::NotAKey { .. } => (
+                Code::BadArgument,
+                "ssh-keygen -t ed25519 makes a key; ssh-keygen -p -f FILE writes an old one in OpenSSH's form.",
+            ),
+            SignError::Encrypted { .. } | SignError::Unsupported { .. } => {
+                (Code::BadArgument, "add it to an agent with ssh-add, and give its public key: sign_with := 'KEY.pub'.")
+            }
+            SignError::NoKeygen(_) => {
+                (Code::BadArgument, "install OpenSSH's client programs, or sign with a private key file.")
+            }
+            SignError::Refused { .. } => (
+                Code::BadArgument,
+                "add the key with ssh-add, and start DuckDB where SSH_AUTH_SOCK names the agent; ssh-add -l lists its keys.",
+            ),
+            SignError::NotGood(_) => (Code::BadArgument, "sign with another key; an Ed25519 key always works."),
+        };
+        Self::new(code, sentence, hint)
+    }
+}
+
 impl From<LakeError> for Error {
     fn from(error: LakeError) -> Self {
         let sentence = error.to_string();
         let (code, hint) = match error {
             LakeError::Engine(error) => return error.into(),
             LakeError::Format(error) => return error.into(),
+            LakeError::Sign(error) => return error.into(),
             LakeError::Extension { name, .. } => {
                 let hint = format!("run INSTALL {name}; LOAD {name}; with a network, or set extension_directory.");
                 return Self::new(Code::DuckDb, sentence, hint);

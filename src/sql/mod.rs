@@ -6,6 +6,7 @@
 mod access;
 mod arguments;
 mod author;
+mod cache;
 mod command;
 mod commands;
 mod contents;
@@ -14,8 +15,10 @@ mod entry;
 mod error;
 mod explain;
 mod formats;
+mod memory;
 mod place;
 mod register;
+mod trust;
 
 pub use arguments::Arguments;
 pub use command::{Argument, Column, ColumnType, Command, Named, Output, ParameterType, Value};

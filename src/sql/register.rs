@@ -29,7 +29,7 @@ pub(super) fn register_all(connection: &Connection, context: &Context) -> duckdb
             $(connection.register_table_function_with_extra_info::<Slot<$index>, Context>(COMMANDS[$index].name, context)?;)*
         }};
     }
-    register!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24);
+    register!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25);
     Ok(())
 }
 

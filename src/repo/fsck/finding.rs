@@ -36,6 +36,8 @@ pub enum Code {
     Hash,
     /// An object has another size than version.json or files.json says.
     Size,
+    /// A signature does not fit the record that it lies beside.
+    Signature,
     /// The parents of a version are not one line that ends.
     Parent,
     /// A ref points at a version that has been taken away.
@@ -60,6 +62,7 @@ impl fmt::Display for Code {
             Self::Unreadable => "unreadable",
             Self::Hash => "hash",
             Self::Size => "size",
+            Self::Signature => "signature",
             Self::Parent => "parent",
             Self::HeldExpired => "held-expired",
             Self::Files => "files",

@@ -4,7 +4,8 @@
 //! files with one listing and reads every catalog, `content` reads the data files themselves. The last is not done here:
 //! whoever can read Parquet goes through [`Fsck::live`].
 //!
-//! What no hash covers cannot be found: a changed message or author in version.json, say, without a signature.
+//! What no hash covers cannot be found: a changed message or author in version.json, say, without a signature. Whose a
+//! signature is, is not looked at here.
 
 mod files;
 mod finding;

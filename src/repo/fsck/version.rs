@@ -1,8 +1,11 @@
 //! What lies in the folder of a version (docs/format.md sections 3 to 5, 7 and 12).
 
+use futures::future::join;
 use futures::{StreamExt, TryStreamExt, stream};
 
-use crate::format::{Dataset, Expired, Files, FormatError, Reason, Record, Sha256, VersionId, layout};
+use crate::format::{
+    Dataset, Expired, Files, FormatError, Reason, Record, Sha256, Signature, SignatureFault, VersionId, layout,
+};
 
 use super::super::error::RepoError;
 use super::super::folders::Folder;
@@ -64,6 +67,7 @@ impl Scene<'_> {
             true => Some(self.mark(id, &mut look).await?),
             false => None,
         };
+        self.signature(record, folder, &mut look).await?;
         self.dataset(record, folder, &mut look).await?;
         self.files_json(record, folder, mark.as_ref(), &mut look).await?;
         match mark {
@@ -114,6 +118,28 @@ impl Scene<'_> {
             let problem = "it is still there, though its version has been taken away";
             look.findings.push(Finding::warning(Code::Unfinished, key, problem).mended_by(repair.clone()));
         }
+    }
+
+    /// A signature can be read and fits the record, whoever made it.
+    async fn signature(&self, record: &Record, folder: &Folder, look: &mut Look) -> Result<(), RepoError> {
+        if !folder.has(layout::SIGNATURE) {
+            return Ok(());
+        }
+        let (key, of) = (layout::signature(record.id), layout::version_json(record.id));
+        let (signature, signed) = join(get_optional(self.store, &key), get_optional(self.store, &of)).await;
+        let (Some(signature), Some(signed)) = (signature?, signed?) else {
+            return Ok(());
+        };
+        let fault = Signature::parse(&signature.bytes).and_then(|signature| signature.check(&signed.bytes)).err();
+        let code = match &fault {
+            // That this program cannot check it says nothing of the repository.
+            None | Some(SignatureFault::Unsupported(_)) => return Ok(()),
+            Some(SignatureFault::Unreadable(_)) => Code::Unreadable,
+            Some(SignatureFault::OtherNamespace(_) | SignatureFault::DoesNotFit) => Code::Signature,
+        };
+        let problem = fault.map(|fault| fault.to_string()).unwrap_or_default();
+        look.findings.push(Finding::error(code, key, problem).mended_by(self.repairs.replace()));
+        Ok(())
     }
 
     async fn dataset(&self, record: &Record, folder: &Folder, look: &mut Look) -> Result<(), RepoError> {

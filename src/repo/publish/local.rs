@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
-use crate::format::{DataDir, Dataset, Files, FormatError, Record, Sha256, SourceFile, VersionId, layout};
+use crate::format::{DataDir, Dataset, Files, FormatError, Record, Sha256, Signature, SourceFile, VersionId, layout};
 
 use super::super::error::RepoError;
 
 /// A version in a folder of this machine that is named by its ID and laid out as in the repository. Every file in it
-/// has the hash of the record, and every data file lies under the data folder.
+/// has the hash of the record, every data file lies under the data folder, and a signature fits the record.
 #[derive(Debug, Clone)]
 pub struct LocalVersion {
     /// The record.
@@ -82,12 +82,7 @@ impl LocalVersion {
         };
         let sources = record.sources.iter().map(source).collect::<Result<_, _>>()?;
 
-        let signature = file(layout::SIGNATURE);
-        let signature = match std::fs::read(&signature) {
-            Ok(bytes) => Some(bytes.into()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(source) => return Err(local(&signature, source)),
-        };
+        let signature = signature(&file(layout::SIGNATURE), &record_bytes)?;
         Ok(Self { record, dataset, files, catalogs, sources, record_bytes, dataset_bytes, files_bytes, signature })
     }
 
@@ -124,6 +119,18 @@ fn local_file(key: String, path: PathBuf, expected: Sha256, recorded: Option<u64
         return Err(RepoError::corrupt(shown(&path), why));
     }
     Ok(LocalFile { key, path, sha256, size })
+}
+
+/// The signature, where there is one. Published, a wrong one could never be replaced.
+fn signature(path: &Path, record: &[u8]) -> Result<Option<Bytes>, RepoError> {
+    let bytes: Bytes = match std::fs::read(path) {
+        Ok(bytes) => bytes.into(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(local(path, source)),
+    };
+    let checked = Signature::parse(&bytes).and_then(|signature| signature.check(record));
+    checked.map_err(|fault| RepoError::corrupt(shown(path), fault.to_string()))?;
+    Ok(Some(bytes))
 }
 
 fn read(path: &Path) -> Result<Bytes, RepoError> {

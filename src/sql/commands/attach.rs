@@ -1,16 +1,18 @@
 //! `fdl_attach(where)`: attaches a published version, read-only.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::{env, fs};
 
-use super::{column, no_signatures, text};
-use crate::format::{Revision, Sha256, layout};
+use super::{column, text};
+use crate::format::{AllowedSigners, Revision, Sha256, layout};
 use crate::lake::{self, Database, LakeError};
-use crate::repo::{self, CatalogTarget, Opened, RepoError, Repository, Resolved};
+use crate::repo::{self, CatalogTarget, Checked, Opened, RepoError, Repository, Resolved};
+use crate::sql::cache::cache_root;
 use crate::sql::formats::SessionReader;
-use crate::sql::place::{catalog_place, default_alias, expand, find, published, require_alias};
-use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Published, Value};
+use crate::sql::memory::Memory;
+use crate::sql::place::{catalog_place, default_alias, find, published, require_alias};
+use crate::sql::{Arguments, Code, ColumnType, Command, Context, Error, Output, Published, Value, trust};
 
 /// Catalogs up to this many bytes are copied from a store elsewhere; larger ones are read where they are.
 const COPY_UP_TO: u64 = 256 << 20;
@@ -31,7 +33,7 @@ pub(super) const COMMAND: Command = Command {
 };
 
 fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
-    no_signatures(arguments.text("allowed_signers").is_some())?;
+    let allowed = trust::allowed_signers(arguments)?;
     let cache = Cache::parse(arguments.text("cache"))?;
     let connection = context.connection()?;
     let place = find(context, &connection, arguments)?;
@@ -44,8 +46,18 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     };
     let (repository, resolved) =
         context.block_on(Repository::open_at(Arc::clone(&place.access.store), &revision))??;
+    let (cache, verified) = match allowed {
+        Some(allowed) => {
+            (cache.verifying(&repository)?, Some(verify(context, &repository, &revision, &resolved, allowed)?))
+        }
+        None => (cache, None),
+    };
     let reader = SessionReader::of(&connection)?;
     let (opened, catalog) = fetch(context, &repository, &resolved, cache, &reader)?;
+    if let Some((memory, checked)) = verified {
+        require_same(&opened, &checked)?;
+        memory.map_or(Ok(()), |memory| memory.remember(checked.version))?;
+    }
     let data_path = repository.data_path();
     let location = repository.store().location();
     let attached = place.published.as_ref().map(|published| published.alias.clone());
@@ -92,6 +104,45 @@ impl Cache {
             Some("never") => Ok(Self::Never),
             Some(other) => Err(Error::bad_argument(format!("cache is {other:?}; it is 'auto', 'always' or 'never'"))),
         }
+    }
+
+    /// What is verified is a copy that nobody changes afterwards. A folder's own file can be checked where it is.
+    fn verifying(self, repository: &Repository) -> Result<Self, Error> {
+        match self {
+            Self::Auto | Self::Always => Ok(Self::Always),
+            Self::Never if repository.store().local_root().is_some() => Ok(Self::Never),
+            Self::Never => Err(Error::bad_argument(
+                "with cache := 'never' the catalog is read where it is, and cannot be verified with allowed_signers",
+            )
+            .with_hint("leave out cache; the catalog is then copied to the cache and verified there.")),
+        }
+    }
+}
+
+/// What must be true of a version before it is attached for a reader who trusts these signers.
+fn verify(
+    context: &Context,
+    repository: &Repository,
+    revision: &Revision,
+    resolved: &Resolved,
+    allowed: AllowedSigners,
+) -> Result<(Option<Memory>, Checked), Error> {
+    let version = resolved.version()?;
+    let checked = trust::require_good(context, repository, version, allowed)?;
+    let memory = Memory::read(repository, revision, resolved)?;
+    let found = memory.as_ref().map(|memory| memory.went_back(context, repository, version)).transpose()?;
+    found.flatten().map_or(Ok((memory, checked)), |found| Err(found.into()))
+}
+
+/// The record that vouches for the catalog must be the one that was verified, though it was read twice.
+fn require_same(opened: &Opened, checked: &Checked) -> Result<(), Error> {
+    match checked.record.as_ref() == Some(&opened.record) {
+        true => Ok(()),
+        false => Err(Error::new(
+            Code::Untrusted,
+            format!("version.json of {} has changed while it was read", checked.version),
+            "call again; if that repeats itself, ask the publisher.",
+        )),
     }
 }
 
@@ -184,17 +235,12 @@ fn require_hash(file: &Path, expected: Sha256) -> Result<(), Error> {
 
 /// Where verified catalogs of this repository are kept (docs/sql.md, fdl_attach).
 fn cache_folder(repository: &Repository) -> Result<PathBuf, Error> {
-    let set = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
-    let root = set("FDL_CACHE_DIR")
-        .map(|path| expand(&path))
-        .or_else(|| set("XDG_CACHE_HOME").map(|path| PathBuf::from(path).join("fdl")))
-        .unwrap_or_else(|| expand("~/.cache/fdl"));
     let id = match repository.settings().id {
         Some(id) => id.to_string(),
         // A repository without an id is known by where it is.
         None => Sha256::of(repository.store().location().as_bytes()).to_string(),
     };
-    let folder = root.join(id);
+    let folder = cache_root().join(id);
     fs::create_dir_all(&folder).map_err(|source| io("create", &folder, source))?;
     folder.canonicalize().map_err(|source| io("find", &folder, source))
 }

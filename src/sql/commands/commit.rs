@@ -1,13 +1,13 @@
 //! `fdl_commit(lake)`: makes a version of what the working catalog holds, beside it.
 
-use super::{column, flag, no_signatures, text, texts};
+use super::{column, flag, text, texts};
 use crate::engine::Connection;
 use crate::format::{Clock, Timestamp};
 use crate::lake::{self, Checkout, Commit, CommitRequest, WorkingCopy};
 use crate::sql::author::default_author;
 use crate::sql::formats::refresh_catalog_formats;
 use crate::sql::place::{Lake, expand, find_lake};
-use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Value};
+use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Value, trust};
 
 pub(super) const COMMAND: Command = Command {
     name: "fdl_commit",
@@ -36,7 +36,6 @@ pub(super) const COMMAND: Command = Command {
 };
 
 fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
-    no_signatures(arguments.text("sign_with").is_some())?;
     let connection = context.connection()?;
     let (access, lake) = find_lake(context, &connection, arguments)?;
     let (copy, mut checkout) = open_copy(&connection, &lake)?;
@@ -72,9 +71,12 @@ pub(super) fn commit(
     checkout: &mut Checkout,
     arguments: &Arguments,
 ) -> Result<Commit, Error> {
+    let author = arguments.text("author").map_or_else(default_author, str::to_owned);
+    let signer = trust::signer(arguments, &author)?;
+    let signs = signer.is_some();
     let request = CommitRequest {
         id: context.ids().next(),
-        author: arguments.text("author").map_or_else(default_author, str::to_owned),
+        author,
         message: arguments.text("message").map(str::to_owned),
         created: Timestamp::new(context.clock().now()),
         force: arguments.boolean("force"),
@@ -82,8 +84,13 @@ pub(super) fn commit(
         allow_encrypted: arguments.boolean("allow_encrypted"),
         sources: arguments.texts("sources").iter().map(|path| expand(path)).collect(),
         catalog_formats: checkout.catalog_formats.clone(),
+        signer,
     };
-    Ok(lake::commit(connection, copy, checkout, request)?)
+    let mut commit = lake::commit(connection, copy, checkout, request)?;
+    if signs && !commit.committed {
+        commit.notes.push("there was nothing to commit, so nothing was signed; force := true makes a version".into());
+    }
+    Ok(commit)
 }
 
 /// Notes as one text, NULL when there is nothing to say.

@@ -23,6 +23,7 @@ mod stop_serving;
 mod tables;
 mod tag;
 mod url;
+mod verify;
 mod version;
 mod withdraw;
 
@@ -36,7 +37,7 @@ use crate::format::{DataDir, Files};
 use crate::lake::{self, LakeError};
 
 /// Every command of fdl.
-pub const COMMANDS: [&Command; 25] = [
+pub const COMMANDS: [&Command; 26] = [
     &init::COMMAND,
     &checkout::COMMAND,
     &attach::COMMAND,
@@ -58,6 +59,7 @@ pub const COMMANDS: [&Command; 25] = [
     &gc::COMMAND,
     &withdraw::COMMAND,
     &fsck::COMMAND,
+    &verify::COMMAND,
     &serve::COMMAND,
     &serving::COMMAND,
     &stop_serving::COMMAND,
@@ -117,12 +119,4 @@ fn catalog_files(
 fn scratch() -> Result<tempfile::TempDir, Error> {
     let made = tempfile::tempdir();
     Ok(made.map_err(|source| LakeError::Io { action: "create", path: std::env::temp_dir(), source })?)
-}
-
-/// Signatures are part of the contract and not of this build: asking for one must not pass for having one.
-fn no_signatures(given: bool) -> Result<(), Error> {
-    if given {
-        return Err(Error::bad_argument("signatures are not in this build of fdl yet"));
-    }
-    Ok(())
 }
