@@ -3,7 +3,7 @@
 use std::fmt;
 
 use ssh_key::public::KeyData;
-use ssh_key::{Error, HashAlg, PublicKey, SshSig};
+use ssh_key::{Error, HashAlg, LineEnding, PublicKey, SshSig};
 
 use super::allowed_signers::{AllowedSigners, Standing};
 use super::error::quoted;
@@ -43,7 +43,16 @@ impl Signature {
     /// # Errors
     /// [`SignatureFault::Unreadable`]: not armored as SSH does it, or made in a way that is not accepted (RSA by SHA-1).
     pub fn parse(bytes: &[u8]) -> Result<Self, SignatureFault> {
-        SshSig::from_pem(bytes).map(Self).map_err(|error| SignatureFault::Unreadable(error.to_string()))
+        let unreadable = |why: &str| SignatureFault::Unreadable(why.to_owned());
+        let armor = rewrapped(bytes).ok_or_else(|| unreadable("it is not armored as one"))?;
+        let signature = SshSig::from_pem(&armor).map_err(|error| unreadable(&error.to_string()))?;
+        // The crate passes over lengths that do not fit, where ssh-keygen does not. It writes those of keys in hardware
+        // in another way than it reads them.
+        let in_hardware = matches!(signature.public_key(), KeyData::SkEd25519(_) | KeyData::SkEcdsaSha2NistP256(_));
+        match in_hardware || signature.to_pem(LineEnding::LF).is_ok_and(|written| written.trim() == armor.trim()) {
+            true => Ok(Self(signature)),
+            false => Err(unreadable("its parts do not have the lengths they say")),
+        }
     }
 
     /// Checks that the key it names has signed these bytes of version.json. Whose key that is, is another question.
@@ -79,6 +88,17 @@ impl Signature {
     fn key(&self) -> &KeyData {
         self.0.public_key()
     }
+}
+
+/// The same armor in lines of 70 characters, as the crate wants it. Other programs write 64 or 76.
+fn rewrapped(bytes: &[u8]) -> Option<String> {
+    const BEGIN: &str = "-----BEGIN SSH SIGNATURE-----";
+    const END: &str = "-----END SSH SIGNATURE-----";
+    let text = std::str::from_utf8(bytes).ok()?.trim();
+    let inner: Vec<char> =
+        text.strip_prefix(BEGIN)?.strip_suffix(END)?.chars().filter(|c| !c.is_whitespace()).collect();
+    let lines = inner.chunks(70).map(|line| line.iter().collect::<String>() + "\n");
+    Some(format!("{BEGIN}\n{}{END}\n", lines.collect::<String>()))
 }
 
 /// What came of looking at a version's signature. The texts are stable.

@@ -2,15 +2,21 @@
 //!
 //! The one layer that touches private keys. None is kept longer than a call, and nothing of one is part of a message.
 
-mod agent;
 mod key;
+mod keygen;
 
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use ssh_key::{Algorithm, PrivateKey, PublicKey};
+use zeroize::Zeroizing;
 
 use crate::format::{Signature, SignatureFault};
+
+use keygen::Holder;
+
+/// How an OpenSSH private key begins.
+const PRIVATE_KEY: &[u8] = b"-----BEGIN OPENSSH PRIVATE KEY-----";
 
 /// Signs the records of versions.
 #[derive(Debug)]
@@ -23,8 +29,8 @@ pub struct Signer {
 enum Way {
     /// With the private key that the file holds.
     Key(Box<PrivateKey>),
-    /// With the private key that an agent holds for the public key that the file holds.
-    Agent,
+    /// By ssh-keygen, with the private key that is there.
+    Keygen(Holder),
 }
 
 /// Why nothing can be signed with a file.
@@ -50,21 +56,23 @@ pub enum SignError {
         /// The file.
         path: PathBuf,
     },
-    /// A key of a kind that cannot sign here: one in hardware, say.
-    #[error("the key {} ({kind}) cannot be used from its file", path.display())]
+    /// The key cannot sign: it is too long, say.
+    #[error("with the key {} ({kind}) nothing can be signed: {why}", path.display())]
     Unsupported {
         /// The file.
         path: PathBuf,
         /// The type of key.
         kind: Algorithm,
+        /// What is wrong with it.
+        why: ssh_key::Error,
     },
-    /// ssh-keygen, which asks the agent, is not there.
-    #[error("ssh-keygen, which asks the agent to sign, cannot be run: {0}")]
+    /// ssh-keygen is not there.
+    #[error("ssh-keygen, which this key needs to sign, cannot be run: {0}")]
     NoKeygen(io::Error),
     /// ssh-keygen did not sign.
     #[error("ssh-keygen did not sign with {}: {said}", path.display())]
     Refused {
-        /// The file of the public key.
+        /// The key file.
         path: PathBuf,
         /// Its last words.
         said: String,
@@ -78,22 +86,26 @@ impl Signer {
     /// Looks at a key file: a private key signs by itself, a public key stands for the one that an agent holds.
     ///
     /// # Errors
-    /// [`SignError::Io`], [`SignError::NotAKey`], [`SignError::Encrypted`], [`SignError::Unsupported`].
+    /// [`SignError::Io`], [`SignError::NotAKey`], [`SignError::Encrypted`].
     pub fn open(path: &Path) -> Result<Self, SignError> {
         let path = path.to_owned();
-        match PrivateKey::read_openssh_file(&path) {
-            Ok(key) if key.is_encrypted() => Err(SignError::Encrypted { path }),
-            Ok(key) if !key::can_sign(&key) => Err(SignError::Unsupported { path, kind: key.algorithm() }),
-            Ok(key) => Ok(Self { path, way: Way::Key(Box::new(key)) }),
-            // The crate keeps of the system's error its kind alone.
-            Err(ssh_key::Error::Io(kind)) if kind != io::ErrorKind::InvalidData => {
-                Err(SignError::Io { path, source: kind.into() })
-            }
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => Zeroizing::new(bytes),
+            Err(source) => return Err(SignError::Io { path, source }),
+        };
+        let way = match PrivateKey::from_openssh(&bytes) {
+            Ok(key) if key.is_encrypted() => return Err(SignError::Encrypted { path }),
+            Ok(key) if key::can_sign(&key) => Way::Key(Box::new(key)),
+            // A key in hardware; or one with a passphrase is none of these, so that ssh-keygen asks for none.
+            Ok(_) => Way::Keygen(Holder::File),
+            // One ECDSA key of 256 is shorter than ssh-key 0.6.7 takes it.
+            Err(_) if bytes.trim_ascii_start().starts_with(PRIVATE_KEY) => Way::Keygen(Holder::File),
             Err(_) => match PublicKey::read_openssh_file(&path) {
-                Ok(_) => Ok(Self { path, way: Way::Agent }),
-                Err(_) => Err(SignError::NotAKey { path }),
+                Ok(_) => Way::Keygen(Holder::Agent),
+                Err(_) => return Err(SignError::NotAKey { path }),
             },
-        }
+        };
+        Ok(Self { path, way })
     }
 
     /// The content of version.json.sig for these bytes of version.json.
@@ -103,11 +115,11 @@ impl Signer {
     /// was made does not pass the test that readers make.
     pub fn sign(&self, record: &[u8]) -> Result<Vec<u8>, SignError> {
         let made = match &self.way {
-            Way::Key(key) => {
-                let unsupported = |_| SignError::Unsupported { path: self.path.clone(), kind: key.algorithm() };
-                key::sign(key, record).map_err(unsupported)?
-            }
-            Way::Agent => agent::sign(&self.path, record)?,
+            Way::Key(key) => key::sign(key, record).map_err(|why| {
+                let (path, kind) = (self.path.clone(), key.algorithm());
+                SignError::Unsupported { path, kind, why }
+            })?,
+            Way::Keygen(holder) => keygen::sign(&self.path, *holder, record)?,
         };
         let signature = Signature::parse(&made).map_err(SignError::NotGood)?;
         signature.check(record).map_err(SignError::NotGood)?;

@@ -138,7 +138,7 @@ fn held(file: &Path) -> Result<Option<VersionId>, Error> {
         Ok(bytes) => Ok(Some(parse_ref(&file.to_string_lossy(), &bytes).map_err(|error| {
             Error::from(error).with_hint("delete the file; it only remembers what was verified here.")
         })?)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
         Err(error) => Err(io_error("read", file, error)),
     }
 }
