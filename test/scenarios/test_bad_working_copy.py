@@ -221,7 +221,7 @@ def test_push_to_a_branch_that_was_deleted(connect, repo):
     ("fdl_tag('repo', name := 'a\nb')", "FDL-BAD-NAME", ""), ("fdl_delete_ref('repo', ref := 'refs/heads/main')", "FDL-BAD-ARGUMENT", "default branch"),
     ("fdl_delete_ref('repo', ref := 'refs/heads/../tags/v1')", "FDL-BAD-NAME", ""), ("fdl_delete_ref('repo', ref := 'v1')", "FDL-BAD-NAME", ""),
     ("fdl_log('repo', max_count := -1)", "FDL-BAD-ARGUMENT", "negative"), ("fdl_attach('repo', alias := 'x', cache := 'no')", "FDL-BAD-ARGUMENT", "'auto', 'always' or 'never'"),
-    ("fdl_attach('repo', alias := 'x', allowed_signers := 'keys')", "FDL-BAD-ARGUMENT", "signatures"),
+    ("fdl_attach('repo', alias := 'x', allowed_signers := 'keys')", "FDL-NOT-FOUND", "allowed_signers"),
     ("fdl_checkout('repo', alias := 'x', data_path := 'here')", "FDL-BAD-ARGUMENT", "data_path")])
 def test_other_bad_calls(connect, repo, call, code, says):
     if code is None:
@@ -230,13 +230,16 @@ def test_other_bad_calls(connect, repo, call, code, says):
         refused(connect(), f"CALL {call}", code, says)
 
 
-@pytest.mark.parametrize("extra", ["sign_with := 'key'", "sign_with := ''"])
-def test_signatures_are_not_there_yet(connect, repo, extra):
+@pytest.mark.parametrize("key, author, code, says", [
+    ("key", "Aiko <a@x.org>", "FDL-NOT-FOUND", "cannot be read"), ("", "Aiko <a@x.org>", "FDL-BAD-ARGUMENT", "sign_with is empty"),
+    ("repo/fdl.json", "Aiko <a@x.org>", "FDL-BAD-ARGUMENT", "no OpenSSH key"), ("repo", "Aiko <a@x.org>", "FDL-BAD-ARGUMENT", "cannot be read"),
+    ("key", "Aiko", "FDL-BAD-ARGUMENT", "no mail address")])
+def test_what_cannot_sign(connect, repo, key, author, code, says):
     connection = connect()
     lake_of(connection)
     connection.execute("INSERT INTO lake.t VALUES (100, 'mine')")
     connection.execute("DETACH lake")
-    refused(connection, f"CALL fdl_commit('lake.sqlite', message := 'x', {extra})", "FDL-BAD-ARGUMENT", "signatures")
+    refused(connection, f"CALL fdl_commit('lake.sqlite', message := 'x', author := {quoted(author)}, sign_with := {quoted(key)})", code, says)
 
 
 def test_two_inits_at_once(connect):
