@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Runs the examples of README.md, docs/sql.md and docs/hosting.md and compares what they print with what the page says.
+"""Runs the examples of README.md, docs/sql.md, docs/hosting.md and docs/signing.md and compares what they print with what the page says.
 
     scripts/docs.py            names the examples whose output has changed; exits with 1 when there are any
     scripts/docs.py --write    writes the outputs of a fresh run into the pages
 
-Every ```sql block of a page is run, all in one session of the DuckDB shell in an empty folder; then every ```python block, in
-that folder. A ```text block right behind a block is its output. A block without one must only not fail. What differs from run
+Every ```sql block of a page is run, all in one session of the DuckDB shell in an empty folder, and between them every ```bash
+block (a ```sh block is only shown); then every ```python block, in that folder. A ```text block right behind a block is its output. A block without one must only not fail. What differs from run
 to run (IDs, times, hashes, sizes, the folder) is levelled out before the comparison, but two places that name the same ID
 must still name the same one.
 """
@@ -22,7 +22,7 @@ from pathlib import Path
 
 import layout
 
-PAGES = ("README.md", "docs/sql.md", "docs/hosting.md")
+PAGES = ("README.md", "docs/sql.md", "docs/hosting.md", "docs/signing.md")
 # What the pages write for this project's folder, and for the folder that the examples run in.
 HERE, FOLDER = "/path/to/fdl", "/tmp/fdl-docs"
 # What they write for the address of a host, and how its parts stand in names that are made of it.
@@ -56,7 +56,7 @@ def examples(text):
     fences = list(FENCE.finditer(text))
     found = []
     for at, fence in enumerate(fences):
-        if fence[1] not in ("sql", "python"):
+        if fence[1] not in ("sql", "bash", "python"):
             continue
         after = fences[at + 1] if at + 1 < len(fences) else None
         shown = after is not None and after[1] == "text" and not text[fence.end():after.start()].strip()
@@ -81,6 +81,14 @@ def free_port():
     raise SystemExit("no port is free")
 
 
+def statements(example, file):
+    """What the DuckDB shell runs for an example. Bash it calls itself, with the code in `file`."""
+    if example.language == "sql":
+        return example.code
+    file.write_text(example.code, encoding="utf-8")
+    return f".shell bash -e '{file}' 2>&1 || echo 'Shell Error: it failed'"
+
+
 def run_all(found):
     """Runs the examples of one page in a fresh folder and fills in what they print."""
     # A name as long as that of FOLDER, so that tables keep their shape.
@@ -99,8 +107,8 @@ def run_all(found):
             printed = re.sub(rf"(127[._]0[._]0[._]1[:_]){port}\b", r"\g<1>8080", done.stdout)
             return printed.replace(str(folder), FOLDER).replace(str(layout.ROOT), HERE)
 
-        sql = [example for example in found if example.language == "sql"]
-        script = "".join(f"{example.code}\n.mode duckbox\n.print {MARK}\n" for example in sql)
+        sql = [example for example in found if example.language in ("sql", "bash")]
+        script = "".join(f"{statements(example, home / f'example-{at}')}\n.mode duckbox\n.print {MARK}\n" for at, example in enumerate(sql))
         printed = run([layout.shell(), "-unsigned", "-no-init"], script).split(f"{MARK}\n")
         if len(printed) != len(sql) + 1:
             raise SystemExit(f"the shell stopped after {len(printed) - 1} of {len(sql)} examples:\n{printed[-1]}")
