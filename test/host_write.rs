@@ -45,6 +45,8 @@ fn objects_are_written_once() {
     }
     assert_eq!(client.put(&format!("/sources/{source}"), &[], b"small").status, 201);
     assert_eq!(client.put(&format!("/sources/{}", fdl::format::Sha256::of(b"x")), &[], b"small").refusal().0, 400);
+    let signature = layout::signature(scene.bench.chain(None, 1)[0].id());
+    assert_eq!(client.put(&format!("/{signature}"), &[NEW], &vec![b'x'; (64 << 10) + 1]).status, 413);
     for name in ["expired.json", "README.md"] {
         assert_eq!(client.put(&format!("/versions/{id}/{name}"), &[], b"x").status, 403, "{name}");
     }

@@ -22,6 +22,8 @@ use super::upload::{Spooled, Upload};
 const SETTINGS_LIMIT: u64 = 1 << 20;
 /// The longest version.json, files.json and the like, in bytes: they are read whole when a ref is moved.
 const TEXT_LIMIT: u64 = 256 << 20;
+/// The longest signature, in bytes. One with the longest key that there is has a few thousand.
+const SIGNATURE_LIMIT: u64 = 64 << 10;
 /// How much of two contents is compared at a time, in bytes.
 const COMPARED: u64 = 1 << 20;
 
@@ -39,7 +41,7 @@ pub(super) async fn object(
         Target::Version(key, part @ (VersionPart::Catalog | VersionPart::Text)) => {
             shared.data_dir().await?;
             if part == VersionPart::Text {
-                upload.limit_to(TEXT_LIMIT);
+                upload.limit_to(if key.ends_with(layout::SIGNATURE) { SIGNATURE_LIMIT } else { TEXT_LIMIT });
             }
             once(shared, headers, &key, None, upload).await
         }

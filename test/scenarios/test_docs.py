@@ -1,6 +1,7 @@
 """The documents: examples print what the pages say, docs/sql.md tells every parameter, column and code, links lead somewhere."""
 
 import re
+import shutil
 
 import pytest
 
@@ -12,6 +13,8 @@ SQL = layout.ROOT / "docs" / "sql.md"
 
 @pytest.mark.parametrize("page", docs.PAGES)
 def test_examples_print_what_the_page_says(page):
+    if page == "docs/signing.md" and not shutil.which("ssh-keygen"):
+        pytest.skip("OpenSSH's client programs are not here")
     found, wrong = docs.check(page)
     assert not wrong, "\n\n".join([*wrong, "scripts/docs.py --write brings the page up to date"])
     assert sum(example.expected is not None for example in found) >= 3, "the examples were not found"

@@ -1,5 +1,6 @@
 """Signatures made and checked with the real OpenSSH: ssh-keygen, ssh-agent, ssh-add."""
 
+import base64
 import os
 import shutil
 from pathlib import Path
@@ -73,6 +74,32 @@ def test_a_key_in_an_agent(open_session, agent, kind):
     assert statuses(session, "repo") == ["good"]
 
 
+def scalar(key):
+    """The secret number of an ECDSA key, as its file holds it."""
+    data = base64.b64decode("".join(Path(key).read_text().splitlines()[1:-1])).removeprefix(b"openssh-key-v1\0")
+
+    def take(data, count):
+        for _ in range(count):
+            size = int.from_bytes(data[:4], "big")
+            text, data = data[4:4 + size], data[4 + size:]
+        return text, data
+
+    _, rest = take(data, 3)  # cipher, KDF, its options; then the number of keys
+    private, _ = take(rest[4:], 2)
+    return take(private[8:], 4)[0]
+
+
+def test_a_key_whose_number_is_short(signed):
+    """OpenSSH leaves leading zeros out: of every 256th P-256 key, and of half of all P-521 keys."""
+    for at in range(40):
+        key = make_key(f"short-{at}", "ecdsa", "-b", "521")
+        if len(scalar(key)) < 66:
+            break
+    allow((AIKO, None, "key"), (AIKO, None, key))
+    publish(signed, "INSERT INTO lake.t VALUES (11)", key=key, message="two")
+    assert [row[:3] for row in verify(signed, "repo")] == [("good", AIKO, fingerprint(key)), ("good", AIKO, fingerprint("key"))]
+
+
 def test_an_agent_that_does_not_sign(signed, agent, monkeypatch):
     make_key("other")
     signed("INSERT INTO lake.t VALUES (11)")
@@ -134,9 +161,14 @@ def test_who_signs_must_have_an_address(signed):
 
 def test_nothing_to_commit_is_nothing_to_sign(signed):
     made = signed.fdl("commit", "lake", author=AUTHOR, sign_with="key")
-    assert not made["committed"] and "nothing was signed" in made["note"]
+    assert (made["committed"], made["version"], made["note"]) == (False, signed.version, None)
+    signed("INSERT INTO lake.t VALUES (11)")
+    unsigned = signed.fdl("commit", "lake", author=AUTHOR)["version"]
+    made = signed.fdl("commit", "lake", author=AUTHOR, sign_with="key")
+    assert (made["committed"], made["version"]) == (False, unsigned) and "a version that is not signed" in made["note"]
     made = signed.fdl("commit", "lake", author=AUTHOR, sign_with="key", force=True)
     assert made["committed"] and made["note"] is None
+    assert statuses(signed, "lake") == ["good", "unsigned", "good"]
 
 
 def test_one_byte(signed):

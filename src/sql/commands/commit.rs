@@ -2,7 +2,7 @@
 
 use super::{column, flag, text, texts};
 use crate::engine::Connection;
-use crate::format::{Clock, Timestamp};
+use crate::format::{Clock, Timestamp, VersionId, layout};
 use crate::lake::{self, Checkout, Commit, CommitRequest, WorkingCopy};
 use crate::sql::author::default_author;
 use crate::sql::formats::refresh_catalog_formats;
@@ -87,8 +87,11 @@ pub(super) fn commit(
         signer,
     };
     let mut commit = lake::commit(connection, copy, checkout, request)?;
-    if signs && !commit.committed {
-        commit.notes.push("there was nothing to commit, so nothing was signed; force := true makes a version".into());
+    let unsigned = |id: &VersionId| !copy.version(*id).join(layout::SIGNATURE).exists();
+    if signs && !commit.committed && checkout.local.last().is_some_and(unsigned) {
+        commit
+            .notes
+            .push("nothing has changed since a version that is not signed; force := true makes one that is".into());
     }
     Ok(commit)
 }
