@@ -207,24 +207,35 @@ fn findings_name_the_object_and_what_mends_it() {
 fn a_catalog_that_names_other_files_is_found() {
     let bench = Bench::new(4);
     let (store, ids) = scene(&bench);
-    let lists: BTreeMap<Vec<u8>, Files> = ids
+    let mut lists: BTreeMap<Vec<u8>, Files> = ids
         .iter()
         .map(|id| {
             let files = Files::parse(&get(&store, &layout::files(*id)), &DataDir::default()).unwrap();
             (get(&store, &layout::catalog(*id)).to_vec(), files)
         })
         .collect();
+    let older = get(&store, &layout::other_catalog(ids[1], "0.3")).to_vec();
+    lists.insert(older.clone(), lists[get(&store, &layout::catalog(ids[1])).as_ref()].clone());
     let hook = |path: &Path| Ok(lists[&std::fs::read(path).unwrap()].clone());
+    // The catalog in the other format alone.
+    let forgetful = |path: &Path| match std::fs::read(path).unwrap() {
+        bytes if bytes == older => Ok(Files::new(Vec::new())),
+        bytes => Ok(lists[&bytes].clone()),
+    };
     let wrong = |_: &Path| Ok(Files::new(Vec::new()));
     let broken = |_: &Path| Err("it is no catalog".to_owned());
     let with = |hook| LookInto { scratch: bench.path(), files: Some(hook) };
     let run = |look| block_on(fsck(store.as_ref(), &at(Depth::Files), look)).unwrap().findings;
     assert_eq!(run(with(&hook)), []);
+    let found = run(with(&forgetful));
+    let problem = "it does not name the files that catalogs/0.3.duckdb names";
+    assert_eq!((found.len(), found[0].object.clone()), (1, layout::files(ids[1])));
+    assert_eq!((found[0].code, found[0].problem.as_str()), (Code::Files, problem));
     let found = run(with(&wrong));
-    assert_eq!(found.len(), 3);
+    assert_eq!(found.len(), 4);
     assert!(found.iter().all(|finding| finding.code == Code::Files && finding.object.ends_with("files.json")));
     let found = run(with(&broken));
-    assert_eq!(found.len(), 3);
+    assert_eq!(found.len(), 4);
     assert!(found.iter().all(|finding| finding.problem == "it is no catalog"));
     let left: Vec<_> = std::fs::read_dir(bench.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(!left.iter().any(|name| name.to_string_lossy().starts_with("fdl-")), "copies are removed");

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use client::scene::Scene;
 use client::{Client, MAIN, NEW, get, options, put, serve, version_files};
-use fdl::format::{DataDir, Files, RefName, RefsJson, layout};
+use fdl::format::{DataDir, Files, RefName, RefsJson, Sha256, layout};
 use fdl::host::{HostOptions, MoveRefs};
 use fdl::repo::{LocalVersion, list_refs, read_files, read_live};
 use fdl::store::fault::{Call, Fault};
@@ -383,4 +383,32 @@ fn a_host_that_looks_into_catalogs_compares_their_own_list() {
     let scene = lists(|_| panic!("on purpose"));
     assert_eq!(scene.push().status, 500);
     assert_eq!(scene.client.get("/HEAD", &[]).status, 200);
+}
+
+#[test]
+fn a_host_compares_the_list_of_every_catalog() {
+    const OLDER: &str = "a catalog in another format";
+    let push = |forget: bool| {
+        let known = Arc::new(std::sync::Mutex::new(None::<Files>));
+        let given = known.clone();
+        let options = HostOptions {
+            catalog_files: Some(Arc::new(move |path| {
+                match std::fs::read_to_string(path).unwrap() == OLDER && forget {
+                    true => Ok(Files::new(Vec::new())),
+                    false => Ok(given.lock().unwrap().clone().unwrap()),
+                }
+            })),
+            ..options(false)
+        };
+        let scene = Scene::new(options);
+        *known.lock().unwrap() = Some(scene.version.files.clone());
+        put(&scene.store, &layout::other_catalog(scene.second, "0.3"), OLDER);
+        let sha256 = Sha256::of(OLDER.as_bytes()).to_string();
+        edit(&scene, |record| record["catalogs"] = json!({"0.3": {"sha256": sha256, "size": OLDER.len()}}));
+        scene.push()
+    };
+    assert_eq!(push(false).status, 200);
+    let answer = push(true);
+    let words = "catalogs/0.3.duckdb names";
+    assert!(answer.status == 409 && answer.message().contains(words), "{answer:?}");
 }
