@@ -130,6 +130,18 @@ def test_the_old_one_without_fdl(start, shell):
     assert here["url"].endswith(f"{version}/ducklake.duckdb")
     count = shell(f"LOAD ducklake; {url['attach_sql']}; SELECT count(*)::INTEGER AS n FROM {_alias(url)}.few", version=OLD, load=False)
     assert count.rows == [{"n": session.value("SELECT count(*) FROM lake.few")}]
+    # An alias that was attached so is one that fdl knows.
+    (log,) = shell(f"LOAD ducklake; {url['attach_sql']}; {call('log', _alias(url).strip(chr(34)))}", version=OLD).rows
+    assert log["version"] == version
+
+
+def test_fdl_url_where_there_is_no_ducklake(start, python):
+    """DuckDB 2.0 has none yet: fdl_url then names the catalog of the writer's own format."""
+    place, session = start("0.3")
+    session("CREATE TABLE lake.t AS SELECT 1 AS a")
+    version = session.publish("one")["new_version"]
+    code = f"from story import *\nsay(Session().fdl('url', {place.location!r}))"
+    assert python(code, "2.0.1").rows["url"].endswith(f"{version}/ducklake.duckdb")
 
 
 def _alias(url):
