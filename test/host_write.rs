@@ -47,9 +47,16 @@ fn objects_are_written_once() {
     assert_eq!(client.put(&format!("/sources/{}", fdl::format::Sha256::of(b"x")), &[], b"small").refusal().0, 400);
     let signature = layout::signature(scene.bench.chain(None, 1)[0].id());
     assert_eq!(client.put(&format!("/{signature}"), &[NEW], &vec![b'x'; (64 << 10) + 1]).status, 413);
-    for name in ["expired.json", "README.md"] {
-        assert_eq!(client.put(&format!("/versions/{id}/{name}"), &[], b"x").status, 403, "{name}");
-    }
+    assert_eq!(client.put(&format!("/versions/{id}/README.md"), &[], b"x").status, 403);
+    // A copy brings the mark of a version that is not here; what is here is its owner's to take away.
+    let (absent, there) = ("019a3c4e-7c1b-7d3a-9a55-0f2b6c1d9e10", &id.to_string());
+    let mark = |id: &str| format!("{{\"fdl\": \"0.1\", \"id\": \"{id}\", \"reason\": \"retention\"}}").into_bytes();
+    let path = |id: &str| format!("/versions/{id}/expired.json");
+    assert_eq!(client.put(&path(absent), &[], b"x").status, 400);
+    assert_eq!(client.put(&path(absent), &[], &mark(there)).status, 400);
+    assert_eq!(client.put(&path(absent), &[], &mark(absent)).status, 201);
+    assert_eq!(client.put(&path(absent), &[], &mark(absent)).status, 200);
+    assert_eq!(client.put(&path(there), &[], &mark(there)).status, 403);
     // Many writers of one key: one content.
     std::thread::scope(|scope| {
         let write =

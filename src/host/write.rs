@@ -6,7 +6,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use bytes::Bytes;
 
-use crate::format::{Settings, Sha256, layout, parse_head};
+use crate::format::{Expired, Settings, Sha256, layout, parse_head};
 use crate::repo::refresh_refs_json;
 use crate::store::{ConditionalWrite, Object, StoreError};
 
@@ -24,6 +24,8 @@ const SETTINGS_LIMIT: u64 = 1 << 20;
 const TEXT_LIMIT: u64 = 256 << 20;
 /// The longest signature, in bytes. One with the longest key that there is has a few thousand.
 const SIGNATURE_LIMIT: u64 = 64 << 10;
+/// Why a mark is refused.
+const TAKES_AWAY: &str = "only the host's owner takes versions away";
 /// How much of two contents is compared at a time, in bytes.
 const COMPARED: u64 = 1 << 20;
 
@@ -58,11 +60,36 @@ pub(super) async fn object(
             bring_up_to_date(shared).await;
             Err(Refusal::forbidden("the host itself writes refs.json"))
         }
-        Target::Version(_, VersionPart::Mark) => Err(Refusal::forbidden("only the host's owner takes versions away")),
+        Target::Version(key, VersionPart::Mark) => mark(shared, headers, &key, upload).await,
         Target::Version(_, VersionPart::Other) => {
             Err(Refusal::forbidden("only files of the format are written into the folder of a version"))
         }
         Target::Root | Target::Latest => Err(Refusal::method("GET, HEAD, OPTIONS")),
+    }
+}
+
+/// The mark of a version that is not here, which a copy brings before the record (docs/format.md section 12). Whoever
+/// could mark one that is here could take it away.
+async fn mark(shared: &Shared, headers: &HeaderMap, key: &str, upload: &mut Upload) -> Result<Response, Refusal> {
+    shared.data_dir().await?;
+    let (id, _) = layout::in_version(key).ok_or_else(|| Refusal::not_found(key))?;
+    let record = layout::version_json(id);
+    require_absent(shared, &record).await?;
+    let bytes = upload.small(SETTINGS_LIMIT).await?;
+    if Expired::parse_id(&bytes) != Some(id) {
+        return Err(Refusal::bad_request("it is not the mark of this version"));
+    }
+    // No record comes between the look and the mark.
+    let _lock = shared.locks.take(&record).await;
+    require_absent(shared, &record).await?;
+    create(shared, headers, key, bytes, TAKES_AWAY).await
+}
+
+async fn require_absent(shared: &Shared, record: &str) -> Result<(), Refusal> {
+    match shared.store().head(record).await {
+        Err(StoreError::NotFound { .. }) => Ok(()),
+        Ok(_) => Err(Refusal::forbidden(TAKES_AWAY)),
+        Err(error) => Err(Refusal::unread(&error)),
     }
 }
 

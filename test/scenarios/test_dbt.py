@@ -321,6 +321,62 @@ def test_each_pull_request_has_its_branch(shop):
     assert shop.files(ref="main")["countries"] == shop.files(ref="pr-12")["countries"]
 
 
+class FarShop(Shop):
+    """A shop whose repository is elsewhere, started and checked out as docs/dbt.md says, by what its profile asks for."""
+
+    def __init__(self, folder, home, kind, repository, **environment):
+        super().__init__(folder, home)
+        self.repository = repository
+        self.environment.update(SHOP_TARGET=kind, SHOP_REPOSITORY=repository, **environment)
+        self.call("init")
+        self.checkout()
+
+
+@pytest.fixture(params=["s3", "http"])
+def far(request, first, new_place, host, tmp_path, home, monkeypatch):
+    """In S3, and behind a host that shows nothing to whoever has no token."""
+    if request.param == "s3":
+        place = new_place("s3")
+        return FarShop(tmp_path, home, "s3", place.location, **place.variables, SHOP_S3_ENDPOINT=place.endpoint.removeprefix("http://"),
+                       SHOP_S3_URL_STYLE="path", SHOP_S3_USE_SSL="false")
+    place = new_place("http", read_token="hush-read-token")
+    return FarShop(tmp_path, home, "http", place.location, **place.variables)
+
+
+def test_a_repository_elsewhere(far, open_session):
+    """Built, pushed by the hook; once more without a change; with a changed model."""
+    output = far.dbt("build")
+    (one,) = far.versions()
+    assert f"fdl: committed {one['version']}, tables changed: 6" in output
+    assert f"fdl: refs/heads/main of {far.repository}: pushed" in output
+    output = far.dbt("build")
+    assert f"fdl: nothing has changed since {one['version']}" in output and far.versions() == [one]
+    model = far.folder / "models" / "marts" / "countries.sql"
+    model.write_text(model.read_text(encoding="utf-8").replace("count(*)", "count(*) + 1"), encoding="utf-8")
+    # Another machine, or the same one later: it begins with what is published.
+    far.checkout()
+    far.dbt("build")
+    two, before = far.versions()
+    assert (before["version"], two["parent"]) == (one["version"], one["version"])
+    changed = far.sql(f"FROM fdl_diff({session.quoted(far.repository)}, from_ref := 'main~1', to_ref := 'main') WHERE change <> 'same'")
+    assert [(row["name"], row["change"]) for row in changed] == [("countries", "rows")]
+    reader = open_session()
+    reader.fdl("attach", far.repository, alias="p")
+    reader.fdl("attach", far.repository, alias="old", ref=one["version"])
+    reader("USE p")
+    assert reader.value("SELECT sum(customers) FROM p.countries") - reader.value("SELECT count(*) FROM p.countries") \
+        == reader.value("SELECT sum(customers) FROM old.countries")
+    assert len(reader("FROM p.order_log")) == 5 and len(reader("FROM p.customers_history")) > 0
+    # A failed run publishes nothing there either, and no secret is in what dbt says or keeps.
+    model.write_text("select error('on purpose') as country", encoding="utf-8")
+    output += far.dbt("build", rc=1)
+    assert len(far.versions()) == 2
+    for secret in ("hush-secret-key", "hush-write-token"):
+        assert secret not in output
+        kept = [path for path in far.folder.rglob("*") if path.is_file() and secret.encode() in path.read_bytes()]
+        assert not kept, kept
+
+
 def test_the_profile_attaches_with_all_options_of_attach_sql(first):
     attach = first.call("checkout", path=first.folder / "other.sqlite", alias="other", attach="false")[0]["attach_sql"]
     wanted = dict(option.split(" ", 1) for option in re.search(r"\((.*)\)$", attach).group(1).split(", "))

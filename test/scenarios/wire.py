@@ -41,6 +41,8 @@ class Server:
         self.requests = []
         self.server = Listening(("127.0.0.1", 0), handler)
         self.server.daemon_threads = True
+        # Who is killed in the middle of a request is no news.
+        self.server.handle_error = lambda *_: None
         self.server.request_queue_size = 128
         self.server.owner = self
         self.address = f"127.0.0.1:{self.server.server_address[1]}"
@@ -90,10 +92,11 @@ class Quiet:
 
 class Proxy(Server):
     """Passes requests on to `target`. `delay` is how long each takes at least. `meddle(request)` may change the request's headers
-    in place, or give an answer (status, headers, body) of its own; `after(request, status)` may give one in place of the server's."""
+    in place, or give an answer (status, headers, body) of its own; `after(request, status)` may give one in place of the server's;
+    `rewrite(request, answer)` gives the answer that the client gets for the server's."""
 
-    def __init__(self, target, delay=0.0, meddle=None, after=None):
-        self.target, self.delay, self.meddle, self.after = urlsplit(target).netloc, delay, meddle, after
+    def __init__(self, target, delay=0.0, meddle=None, after=None, rewrite=None):
+        self.target, self.delay, self.meddle, self.after, self.rewrite = urlsplit(target).netloc, delay, meddle, after, rewrite
         super().__init__(Passing)
 
     def depth(self, last):
@@ -153,6 +156,7 @@ class Passing(Quiet, BaseHTTPRequestHandler):
             answer = (got.status, headers, body)
             server.close()
         answer = (owner.after(request, answer[0]) if owner.after else None) or answer
+        answer = owner.rewrite(request, answer) if owner.rewrite else answer
         self.reply(request, *answer)
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = do_OPTIONS = pass_on

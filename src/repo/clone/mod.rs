@@ -2,7 +2,8 @@
 //!
 //! In the order that keeps readers of the copy safe (docs/format.md section 9): data files, the contents of versions,
 //! their records, then refs on condition, HEAD, refs.json, marks of versions that were taken away meanwhile, and fdl.json,
-//! without which there is no repository. Only what is missing is written, so a stopped call goes on where it was.
+//! without which there is no repository. A host wants fdl.json and HEAD first. Only what is missing is written, so a
+//! stopped call goes on where it was.
 //!
 //! Whatever has a hash is checked on its way. What the copy has beyond the source stays.
 
@@ -22,7 +23,7 @@ use super::error::RepoError;
 use super::folders::{Folder, Folders, list_folders};
 use super::key_set::KeySet;
 use super::open::{Repository, read_settings};
-use super::read::get_optional;
+use super::read::{get_optional, read_mark};
 
 use carry::{Carrier, Object};
 
@@ -113,6 +114,9 @@ pub async fn clone(
         carrier: Carrier::new(source.store(), target, look.scratch),
         done: Cloned::default(),
     };
+    if there.is_none() {
+        work.begin(new, &chosen).await?;
+    }
     // What either side has taken away needs no data files.
     let gone = |id: &VersionId| there.as_ref().and_then(|there| there.by_id.get(id)).is_some_and(Folder::is_marked);
     let live: Vec<&choose::Version> =
@@ -122,13 +126,13 @@ pub async fn clone(
     if options.sources {
         work.sources(&chosen.versions, options.refs.is_empty()).await?;
     }
-    work.carrier.carry(chosen.extras.iter().map(|key| Object::plain(key)).collect()).await?;
+    work.extras(&chosen.extras).await?;
     let moved = refs::write(source.store(), target, &chosen, there.is_some()).await?;
     work.marks(&chosen.versions).await?;
-    let Work { mut carrier, mut done, .. } = work;
-    if new {
-        carrier.carry(vec![Object::plain(layout::FDL_JSON)]).await?;
+    if new && work.there.is_some() {
+        work.carrier.carry(vec![Object::plain(layout::FDL_JSON)]).await?;
     }
+    let Work { carrier, mut done, .. } = work;
     done.objects_copied = carrier.copied + moved.written;
     done.objects_skipped = carrier.skipped + moved.there;
     done.bytes_copied = carrier.bytes;
@@ -178,6 +182,39 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
+    /// A host takes nothing before it knows the settings, and no ref before there is a default branch.
+    async fn begin(&mut self, new: bool, chosen: &choose::Chosen) -> Result<(), RepoError> {
+        if new {
+            self.carrier.carry(vec![Object::plain(layout::FDL_JSON)]).await?;
+        }
+        self.carrier.copied += u64::from(refs::write_head(self.target, &chosen.head).await?);
+        Ok(())
+    }
+
+    /// What the format does not know. What the copy has under such a name stays.
+    async fn extras(&mut self, keys: &[String]) -> Result<(), RepoError> {
+        if self.there.is_none() {
+            self.leave(keys);
+            return Ok(());
+        }
+        for key in keys {
+            match self.carrier.carry(vec![Object::plain(key)]).await {
+                Ok(()) => {}
+                Err(RepoError::Corrupt { object, why }) => self.done.notes.push(format!("{object}: {why}")),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Says what a host does not take.
+    fn leave(&mut self, keys: &[String]) {
+        if let Some(first) = keys.first() {
+            let more = if keys.len() > 1 { format!(" and {} more", keys.len() - 1) } else { String::new() };
+            self.done.notes.push(format!("{first}{more} stayed behind: a host takes files of the format alone"));
+        }
+    }
+
     /// The data files of versions, each once.
     async fn data_files(&mut self, versions: &[&choose::Version]) -> Result<(), RepoError> {
         let data_dir = &self.source.settings().data_dir;
@@ -240,7 +277,7 @@ impl Work<'_> {
     /// The folders of versions: the marks first, so that nobody takes one that was taken away for one that is damaged;
     /// the records last, each after that of its parent.
     async fn versions(&mut self, versions: &[choose::Version]) -> Result<(), RepoError> {
-        let (mut marks, mut contents, mut records) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut marks, mut contents, mut records, mut left) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for version in versions {
             let folder = self.target_folder(version.record.id).await?;
             // What the copy has taken away stays away.
@@ -252,6 +289,10 @@ impl Work<'_> {
                     continue;
                 }
                 let key = format!("{}{name}", layout::version(version.record.id));
+                if self.there.is_none() && !is_known(name) {
+                    left.push(key);
+                    continue;
+                }
                 let object = Object { hash: version.hash(name), key, size: *size };
                 match name.as_str() {
                     layout::VERSION_JSON => records.push(object),
@@ -262,6 +303,7 @@ impl Work<'_> {
                 }
             }
         }
+        self.leave(&left);
         self.carrier.carry(marks).await?;
         self.carrier.carry(contents).await?;
         for record in records {
@@ -282,10 +324,28 @@ impl Work<'_> {
         }
     }
 
+    /// A host lets nobody take versions away but its owner, who must hear of it.
+    async fn marks_unheard(&mut self, versions: &[choose::Version]) -> Result<(), RepoError> {
+        let mut kept = Vec::new();
+        for version in versions.iter().filter(|version| version.marked) {
+            if read_mark(self.target, version.record.id).await?.is_none() {
+                kept.push(version.record.id);
+            }
+        }
+        if let Some(first) = kept.first() {
+            let count = kept.len();
+            self.done.notes.push(format!(
+                "the copy still has {count} versions that the source has taken away, {first} the first: its owner must \
+                 take them away there"
+            ));
+        }
+        Ok(())
+    }
+
     /// Takes away from the copy the versions that the source has taken away since.
     async fn marks(&mut self, versions: &[choose::Version]) -> Result<(), RepoError> {
         let Some(there) = self.there else {
-            return Ok(());
+            return self.marks_unheard(versions).await;
         };
         let old: Vec<&choose::Version> = versions
             .iter()
@@ -336,6 +396,13 @@ async fn listed(store: &dyn Store, prefix: &str) -> Result<Option<KeySet>, RepoE
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// Whether the format has such a file in the folder of a version.
+fn is_known(name: &str) -> bool {
+    const TEXTS: [&str; 5] =
+        [layout::VERSION_JSON, layout::SIGNATURE, layout::DATASET_JSON, layout::FILES_JSON, layout::EXPIRED_JSON];
+    TEXTS.contains(&name) || super::folders::is_catalog(name)
 }
 
 fn sized(key: &str, size: u64) -> String {

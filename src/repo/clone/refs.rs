@@ -65,10 +65,7 @@ pub(super) async fn write(
             false => moved.there += 1,
         }
     }
-    if get_optional(target, layout::HEAD).await?.is_none() {
-        target.put_if_absent(layout::HEAD, print_head(&chosen.head).into()).await?;
-        moved.written += 1;
-    }
+    moved.written += u64::from(write_head(target, &chosen.head).await?);
     let named = chosen.refs.keys().filter(|_| !lists).map(Some);
     for touched in named.chain(lists.then_some(None)) {
         if let Err(error) = refresh_refs_json(target, touched).await {
@@ -77,6 +74,15 @@ pub(super) async fn write(
         }
     }
     Ok(moved)
+}
+
+/// Writes HEAD where there is none.
+pub(super) async fn write_head(target: &dyn Store, head: &RefName) -> Result<bool, RepoError> {
+    if get_optional(target, layout::HEAD).await?.is_some() {
+        return Ok(false);
+    }
+    target.put_if_absent(layout::HEAD, print_head(head).into()).await?;
+    Ok(true)
 }
 
 /// Moves one ref of the target. No when it is there already.
