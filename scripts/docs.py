@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the examples of README.md, docs/sql.md, docs/hosting.md and docs/signing.md and compares what they print with what the page says.
+"""Runs the examples of README.md, docs/sql.md, docs/hosting.md, docs/maintenance.md and docs/signing.md and compares what they print with what the page says.
 
     scripts/docs.py            names the examples whose output has changed; exits with 1 when there are any
     scripts/docs.py --write    writes the outputs of a fresh run into the pages
@@ -22,7 +22,7 @@ from pathlib import Path
 
 import layout
 
-PAGES = ("README.md", "docs/sql.md", "docs/hosting.md", "docs/signing.md")
+PAGES = ("README.md", "docs/sql.md", "docs/hosting.md", "docs/maintenance.md", "docs/signing.md")
 # What the pages write for this project's folder, and for the folder that the examples run in.
 HERE, FOLDER = "/path/to/fdl", "/tmp/fdl-docs"
 # What they write for the address of a host, and how its parts stand in names that are made of it.
