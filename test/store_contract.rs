@@ -94,6 +94,7 @@ macro_rules! contract {
             says_what_is_absent
             refuses_bad_keys
             streams_large_files
+            writes_a_file_only_where_nothing_is
             keeps_a_failed_put_from_sight
             downloads
             settles
@@ -407,6 +408,26 @@ async fn streams_large_files(store: Arc<dyn Store>) {
     assert!(std::fs::read(&copy).unwrap() == content);
     let tail = store.get_range(key, (20 << 20) - 3..u64::MAX).await.unwrap();
     assert!(content.ends_with(&tail) && tail.len() == 3);
+}
+
+/// A small file, and one that is sent in parts.
+async fn writes_a_file_only_where_nothing_is(store: Arc<dyn Store>) {
+    let folder = TempDir::new().unwrap();
+    for (name, size) in [("small", 10_usize), ("large", (9 << 20) + 7)] {
+        let key = format!("data/main/t/k=a%2Fb/{name} 町.parquet");
+        let file = |byte: u8| {
+            let path = folder.path().join(format!("{name} {byte}"));
+            std::fs::write(&path, vec![byte; size]).unwrap();
+            path
+        };
+        let (first, second) = (file(1), file(2));
+        assert_eq!(store.put_file_if_absent(&key, &first).await.unwrap(), WRITTEN);
+        assert_eq!(store.put_file_if_absent(&key, &second).await.unwrap(), REFUSED);
+        assert!(store.get(&key).await.unwrap().bytes == vec![1; size]);
+        store.delete(&key).await.unwrap();
+        assert_eq!(store.put_file_if_absent(&key, &second).await.unwrap(), WRITTEN);
+        assert!(store.get(&key).await.unwrap().bytes == vec![2; size]);
+    }
 }
 
 async fn keeps_a_failed_put_from_sight(store: Arc<dyn Store>) {

@@ -12,7 +12,7 @@ use http_body_util::BodyExt;
 use tempfile::NamedTempFile;
 use tokio::io::AsyncWriteExt;
 
-use crate::store;
+use crate::store::key::RESERVED_PREFIX;
 
 use super::answer::Refusal;
 use super::options::HostOptions;
@@ -68,14 +68,6 @@ impl Spooled {
                 let read = tokio::task::spawn_blocking(move || read_range(opened, range)).await;
                 read.ok().and_then(Result::ok).ok_or_else(Refusal::internal)
             }
-        }
-    }
-
-    /// The body for a store.
-    pub(super) fn body(&self) -> store::Body {
-        match self {
-            Self::Small(bytes) => store::Body::Bytes(bytes.clone()),
-            Self::File(file, _) => store::Body::File(file.path().to_owned()),
         }
     }
 }
@@ -209,7 +201,7 @@ fn read_range(mut file: File, range: Range<u64>) -> io::Result<Bytes> {
 
 /// An empty file for something on its way.
 pub(super) fn new_file(shared: &Shared) -> io::Result<NamedTempFile> {
-    let prefix = format!("{}host-", store::key::RESERVED_PREFIX);
+    let prefix = format!("{}host-", RESERVED_PREFIX);
     tempfile::Builder::new().prefix(&prefix).suffix(".tmp").tempfile_in(shared.spool())
 }
 

@@ -65,3 +65,43 @@ impl UploadUrls for SignedUrls {
         Ok(signed.map(|put| UploadUrl { url: put.url, headers: put.headers, expires }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use chrono::{DateTime, Utc};
+
+    use super::*;
+    use crate::store::S3Options;
+
+    #[derive(Debug)]
+    struct Stopped(DateTime<Utc>);
+
+    impl Clock for Stopped {
+        fn now(&self) -> DateTime<Utc> {
+            self.0
+        }
+    }
+
+    #[tokio::test]
+    async fn a_url_is_for_fifteen_minutes_of_the_clock() {
+        let options = S3Options {
+            access_key_id: Some("AK".to_owned()),
+            secret_access_key: Some("hush".to_owned()),
+            endpoint: Some("http://localhost:9000".to_owned()),
+            ..S3Options::default()
+        };
+        let store = Arc::new(S3Store::open("s3://lake/x", &options).unwrap());
+        let now = "2026-11-29T22:14:03.123Z".parse().unwrap();
+        let url = SignedUrls::new(store, Arc::new(Stopped(now))).upload_url("data/t/a.parquet", 7).await.unwrap();
+        let url = url.unwrap();
+        assert!(url.url.starts_with("http://localhost:9000/lake/x/data/t/a.parquet?"), "{}", url.url);
+        assert!(
+            url.url.contains("X-Amz-Date=20261129T221403Z") && url.url.contains("X-Amz-Expires=900"),
+            "{}",
+            url.url
+        );
+        assert_eq!(url.expires.to_string(), "2026-11-29T22:29:03.123Z");
+        let shown = format!("{url:?}");
+        assert!(!shown.contains("http") && !shown.contains("X-Amz"), "{shown}");
+    }
+}

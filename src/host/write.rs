@@ -115,15 +115,11 @@ async fn once(
             let write = shared.store().put_if_absent(key, bytes.clone()).await;
             write.map_err(|error| Refusal::unwritten(&error))? == ConditionalWrite::Written
         }
-        // No store writes a large object on condition. Two writers of one key come one after the other here.
-        Spooled::File(..) => match size_there(shared, headers, key).await? {
-            Some(_) => false,
-            None => {
-                let write = shared.store().put(key, sent.body()).await;
-                write.map_err(|error| Refusal::unwritten(&error))?;
-                true
-            }
-        },
+        // Where the store looks first, two writers of one key come one after the other here.
+        Spooled::File(file, _) => {
+            let write = shared.store().put_file_if_absent(key, file.path()).await;
+            write.map_err(|error| Refusal::unwritten(&error))? == ConditionalWrite::Written
+        }
     };
     // Again, as it may have come since.
     if !new && size_there(shared, headers, key).await? != Some(sent.size()) {

@@ -90,6 +90,17 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Writes an object only if there is none at the key.
     async fn put_if_absent(&self, key: &str, bytes: Bytes) -> Result<ConditionalWrite, StoreError>;
 
+    /// Writes a file of this machine only if there is no object at the key. A store that cannot do that in one step looks
+    /// first, and replaces what somebody else writes at that very moment.
+    async fn put_file_if_absent(&self, key: &str, path: &Path) -> Result<ConditionalWrite, StoreError> {
+        match self.head(key).await {
+            Ok(_) => return Ok(ConditionalWrite::Refused),
+            Err(StoreError::NotFound { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        self.put(key, Body::File(path.to_owned())).await.map(|()| ConditionalWrite::Written)
+    }
+
     /// Replaces an object only if its state is still `etag`. An object that is gone refuses.
     async fn put_if_unchanged(&self, key: &str, bytes: Bytes, etag: &ETag) -> Result<ConditionalWrite, StoreError>;
 

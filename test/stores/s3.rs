@@ -197,6 +197,49 @@ async fn a_part_is_sent_again_from_its_first_byte() {
 }
 
 #[tokio::test]
+async fn a_large_file_replaces_nothing_that_came_while_it_was_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, content) = large(&folder);
+    let s3 = S3::start(Faults::default()).await;
+    let store = s3.open("x");
+    let ends = |seen: &Seen| seen.method == "POST" && seen.query("uploadId").is_some();
+    let objects = s3.objects.clone();
+    s3.server.rule(move |seen| {
+        if ends(seen) {
+            objects.put("x/data/a", "theirs");
+        }
+        Act::Pass
+    });
+    assert_eq!(store.put_file_if_absent("data/a", &path).await.unwrap(), REFUSED);
+    assert_eq!(s3.objects.get("x/data/a").unwrap().0, "theirs");
+    assert_eq!(s3.server.take_log().iter().filter(|seen| seen.method == "DELETE").count(), 1, "it is taken back");
+
+    // A lost answer looks the same: whoever asked reads back.
+    s3.server.next(1, ends, Act::Lose);
+    assert_eq!(store.put_file_if_absent("data/b", &path).await.unwrap(), REFUSED);
+    assert!(s3.objects.get("x/data/b").unwrap().0 == content);
+
+    // An error in an answer of 200 that passes, and one that does not.
+    s3.server.next(1, ends, Act::Say(error(200, "InternalError")));
+    assert_eq!(store.put_file_if_absent("data/c", &path).await.unwrap(), WRITTEN);
+    assert!(s3.objects.get("x/data/c").unwrap().0 == content);
+    s3.server.next(1, ends, Act::Say(error(200, "Odd")));
+    let odd = store.put_file_if_absent("data/d", &path).await.unwrap_err();
+    assert!(odd.to_string().contains("Odd"), "{odd}");
+    s3.server.next(1, ends, Act::Say(Reply::new(200)));
+    assert!(matches!(store.put_file_if_absent("data/d", &path).await, Err(StoreError::Failed { .. })));
+    assert!(s3.objects.get("x/data/d").is_none());
+
+    // A service that knows the condition of a PUT alone.
+    s3.server.rule(move |seen| match ends(seen) && seen.header("if-none-match").is_some() {
+        true => Act::Say(error(501, "NotImplemented")),
+        false => Act::Pass,
+    });
+    assert_eq!(store.put_file_if_absent("data/d", &path).await.unwrap(), WRITTEN);
+    assert_eq!(store.put_file_if_absent("data/d", &path).await.unwrap(), REFUSED);
+}
+
+#[tokio::test]
 async fn lists_page_by_page_and_leaves_out_what_is_no_object_of_ours() {
     let s3 = S3::start(Faults::default()).await;
     let store = s3.open("x");

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{HeaderMap, Method, header};
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey, AwsAuthorizer, S3ConditionalPut};
 use object_store::client::HttpRequestBody;
@@ -120,19 +121,32 @@ impl Bucket {
         Ok(S3Session { keys, region: self.region.clone(), endpoint, path_style: self.path_style, use_ssl })
     }
 
-    /// Sends a request that `object_store` does not know; an answer that is no success is a cause.
+    /// [`Bucket::send`] without content.
     pub(super) async fn ask(&self, method: Method, key: &str, query: &[(&str, &str)]) -> Result<Incoming, Cause> {
+        self.send(method, key, query, HeaderMap::new(), Bytes::new()).await
+    }
+
+    /// Sends a request that `object_store` does not know; an answer that is no success is a cause.
+    pub(super) async fn send(
+        &self,
+        method: Method,
+        key: &str,
+        query: &[(&str, &str)],
+        headers: HeaderMap,
+        content: Bytes,
+    ) -> Result<Incoming, Cause> {
         let unusable = |error: String| Cause::Net(NetError::Request(error));
         let query: Vec<_> =
             query.iter().map(|(name, value)| format!("{name}={}", utf8_percent_encode(value, STRICT))).collect();
         let url = format!("{}?{}", self.object_url(key), query.join("&"));
         let headers = match self.anonymous {
-            true => HeaderMap::new(),
+            true => headers,
             false => {
                 let credential = self.s3.credentials().get_credential().await.map_err(Cause::of)?;
-                let mut request = http::Request::new(HttpRequestBody::empty());
+                let mut request = http::Request::new(HttpRequestBody::from(content.clone()));
                 *request.method_mut() = method.clone();
                 *request.uri_mut() = url.parse().map_err(|error: http::uri::InvalidUri| unusable(error.to_string()))?;
+                *request.headers_mut() = headers;
                 AwsAuthorizer::new(&credential, "s3", &self.region)
                     .try_authorize(&mut request, None)
                     .map_err(Cause::of)?;
@@ -140,7 +154,8 @@ impl Bucket {
             }
         };
         let url = Url::parse(&url).map_err(|error| unusable(error.to_string()))?;
-        let request = Outgoing { method, url, headers, content: Content::Empty };
+        let content = if content.is_empty() { Content::Empty } else { content.into() };
+        let request = Outgoing { method, url, headers, content };
         let incoming = self.client.send(&request, Repeat::Same).await.map_err(Cause::Net)?;
         match incoming.status().is_success() {
             true => Ok(incoming),

@@ -26,6 +26,7 @@ use settings::Machine;
 use upload::{Again, Budget, Upload};
 
 mod bucket;
+mod complete;
 mod fault;
 mod list;
 mod location;
@@ -254,9 +255,17 @@ impl Store for S3Store {
             }
             Body::File(path) => {
                 let (budget, attributes) = (&self.budget, attributes(key));
-                Upload { bucket: &bucket, budget, key, target: &target, attributes }.send(&path).await
+                let upload = Upload { bucket: &bucket, budget, key, target: &target, attributes, only_new: false };
+                upload.send(&path).await.map(drop)
             }
         }
+    }
+
+    async fn put_file_if_absent(&self, key: &str, path: &Path) -> Result<ConditionalWrite, StoreError> {
+        let target = self.path(key)?;
+        let bucket = self.bucket(key, "write").await?;
+        let (budget, attributes) = (&self.budget, attributes(key));
+        Upload { bucket: &bucket, budget, key, target: &target, attributes, only_new: true }.send(path).await
     }
 
     async fn put_if_absent(&self, key: &str, bytes: Bytes) -> Result<ConditionalWrite, StoreError> {

@@ -7,18 +7,20 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use futures::stream::FuturesUnordered;
 use futures::{StreamExt, TryStreamExt};
+use http::StatusCode;
 use object_store::multipart::{MultipartStore, PartId};
-use object_store::{Attributes, MultipartId, ObjectStore, ObjectStoreExt, PutMultipartOptions, PutOptions};
+use object_store::{Attributes, MultipartId, ObjectStore, ObjectStoreExt, PutMode, PutMultipartOptions, PutOptions};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, BufReader};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::bucket::Bucket;
-use super::fault::fault;
+use super::complete::complete_new;
+use super::fault::{Condition, fault, refusal};
 use super::service::Cause;
-use crate::store::StoreError;
 use crate::store::local::local_error;
 use crate::store::net::failed;
+use crate::store::{ConditionalWrite, StoreError};
 
 /// The size of a part, and of the largest file that is sent in one request.
 const PART: u64 = 8 << 20;
@@ -54,6 +56,8 @@ pub(super) struct Upload<'a> {
     pub(super) key: &'a str,
     pub(super) target: &'a object_store::path::Path,
     pub(super) attributes: Attributes,
+    /// Whether it is refused where something is at the key.
+    pub(super) only_new: bool,
 }
 
 impl Upload<'_> {
@@ -61,8 +65,13 @@ impl Upload<'_> {
         fault(self.key, "write", Cause::of(error), self.bucket.is_anonymous())
     }
 
+    /// What a refused condition comes to, and any other failure.
+    fn refusal(&self, cause: Cause) -> Result<ConditionalWrite, StoreError> {
+        refusal(self.key, Condition::Absent, cause, self.bucket.is_anonymous())
+    }
+
     /// Sends a file.
-    pub(super) async fn send(&self, path: &Path) -> Result<(), StoreError> {
+    pub(super) async fn send(&self, path: &Path) -> Result<ConditionalWrite, StoreError> {
         let local = |error| local_error(path, "read", error);
         let file = File::open(path).await.map_err(local)?;
         let meta = file.metadata().await.map_err(local)?;
@@ -74,16 +83,21 @@ impl Upload<'_> {
             size if size <= PART => {
                 let permit = self.budget.take(size).await;
                 let bytes = source.next(size).await?;
-                let options = PutOptions { attributes: self.attributes.clone(), ..PutOptions::default() };
+                let mode = if self.only_new { PutMode::Create } else { PutMode::Overwrite };
+                let options = PutOptions { mode, attributes: self.attributes.clone(), ..PutOptions::default() };
                 let sent = self.bucket.s3.put_opts(self.target, bytes.into(), options).await;
                 drop(permit);
-                sent.map(drop).map_err(|error| self.fault(error))
+                match sent {
+                    Ok(_) => Ok(ConditionalWrite::Written),
+                    Err(error) if self.only_new => self.refusal(Cause::of(error)),
+                    Err(error) => Err(self.fault(error)),
+                }
             }
             size => self.send_parts(&mut source, size).await,
         }
     }
 
-    async fn send_parts(&self, source: &mut FileParts, size: u64) -> Result<(), StoreError> {
+    async fn send_parts(&self, source: &mut FileParts, size: u64) -> Result<ConditionalWrite, StoreError> {
         let options = PutMultipartOptions { attributes: self.attributes.clone(), ..PutMultipartOptions::default() };
         let upload = self.bucket.s3.create_multipart_opts(self.target, options).await;
         let upload = upload.map_err(|error| self.fault(error))?;
@@ -91,7 +105,7 @@ impl Upload<'_> {
             Ok(parts) => self.complete(&upload, parts, size).await,
             Err(error) => Err(error),
         };
-        if sent.is_err() {
+        if !matches!(sent, Ok(ConditionalWrite::Written)) {
             // What cannot be taken back now is taken back by a sweep, or by the bucket's own rules.
             drop(self.bucket.s3.abort_multipart(self.target, &upload).await);
         }
@@ -132,19 +146,40 @@ impl Upload<'_> {
     }
 
     /// Puts the parts together. The answer may be lost, and then a second request finds no upload any more.
-    async fn complete(&self, upload: &MultipartId, parts: Vec<PartId>, size: u64) -> Result<(), StoreError> {
+    async fn complete(
+        &self,
+        upload: &MultipartId,
+        parts: Vec<PartId>,
+        size: u64,
+    ) -> Result<ConditionalWrite, StoreError> {
         let mut again = Again::new();
+        let mut on_condition = self.only_new;
         let cause = loop {
-            let completed = self.bucket.s3.complete_multipart(self.target, upload, parts.clone()).await;
-            match completed.map_err(Cause::of) {
-                Ok(_) => return Ok(()),
+            let completed = match on_condition {
+                true => complete_new(self.bucket, self.target.as_ref(), upload, &parts).await,
+                false => {
+                    let completed = self.bucket.s3.complete_multipart(self.target, upload, parts.clone()).await;
+                    completed.map(drop).map_err(Cause::of)
+                }
+            };
+            match completed {
+                Ok(()) => return Ok(ConditionalWrite::Written),
+                // A service that knows the condition of a PUT alone: it is asked first, which is nearly as good.
+                Err(cause) if on_condition && is_unknown(&cause) => {
+                    if self.bucket.s3.head(self.target).await.is_ok() {
+                        return Ok(ConditionalWrite::Refused);
+                    }
+                    on_condition = false;
+                }
                 Err(cause) if again.wait(&cause).await => {}
                 Err(cause) => break cause,
             }
         };
         match self.bucket.s3.head(self.target).await {
+            // Somebody else's, perhaps: whoever asked looks at it.
+            Ok(_) if self.only_new => Ok(ConditionalWrite::Refused),
             // The key of a large file names its content or its version, so this is ours.
-            Ok(meta) if meta.size == size => Ok(()),
+            Ok(meta) if meta.size == size => Ok(ConditionalWrite::Written),
             _ => match fault(self.key, "write", cause, self.bucket.is_anonymous()) {
                 // Would speak of the object.
                 StoreError::NotFound { key } => Err(failed(&key, "write", "the upload was ended by somebody else")),
@@ -164,13 +199,24 @@ impl Again {
 
     /// Waits, when another try may help.
     pub(super) async fn wait(&mut self, cause: &Cause) -> bool {
-        let may_help = matches!(cause, Cause::Other(error) if passes(error)) && self.0 < Duration::from_secs(8);
+        let passes = match cause {
+            Cause::Other(error) => passes(error),
+            Cause::Answer(answer) => answer.status.is_success() && answer.is(&["InternalError", "SlowDown"]),
+            Cause::Net(_) => false,
+        };
+        let may_help = passes && self.0 < Duration::from_secs(8);
         if may_help {
             tokio::time::sleep(self.0).await;
             self.0 *= 2;
         }
         may_help
     }
+}
+
+/// Whether a service does not know what it was asked.
+fn is_unknown(cause: &Cause) -> bool {
+    let Cause::Answer(answer) = cause else { return false };
+    answer.status == StatusCode::NOT_IMPLEMENTED || answer.is(&["NotImplemented"])
 }
 
 fn passes(error: &object_store::Error) -> bool {
