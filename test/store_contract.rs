@@ -8,6 +8,8 @@ use std::sync::Arc;
 // One program for all tests of stores: they share their servers.
 #[path = "stores/batch.rs"]
 mod batch;
+#[path = "stores/files.rs"]
+mod files;
 #[path = "stores/http.rs"]
 mod http_store;
 #[path = "stores/s3.rs"]
@@ -16,7 +18,8 @@ mod s3_store;
 mod servers;
 
 use bytes::Bytes;
-use fdl::store::{Body, ConditionalWrite, ETag, FilePut, FileToPut, FolderStore, MemoryStore, Store, StoreError};
+use fdl::store::{Body, ConditionalWrite, ETag, FolderStore, MemoryStore, Store, StoreError};
+use files::{puts_files_once, streams_large_files, writes_a_file_only_where_nothing_is};
 use futures::{StreamExt, TryStreamExt};
 use servers::listed::listed;
 use servers::moto;
@@ -396,40 +399,6 @@ async fn refuses_bad_keys(store: Arc<dyn Store>) {
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "kept");
 }
 
-async fn streams_large_files(store: Arc<dyn Store>) {
-    let folder = TempDir::new().unwrap();
-    let (source, copy) = (folder.path().join("source"), folder.path().join("copy"));
-    let content: Vec<u8> = (0..20 << 20).map(|at: u32| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-    std::fs::write(&source, &content).unwrap();
-    let key = "data/main/t/large.parquet";
-    store.put(key, Body::File(source)).await.unwrap();
-    assert_eq!(store.head(key).await.unwrap().size, 20 << 20);
-    assert_eq!(store.download(key, &copy).await.unwrap(), 20 << 20);
-    assert!(std::fs::read(&copy).unwrap() == content);
-    let tail = store.get_range(key, (20 << 20) - 3..u64::MAX).await.unwrap();
-    assert!(content.ends_with(&tail) && tail.len() == 3);
-}
-
-/// A small file, and one that is sent in parts.
-async fn writes_a_file_only_where_nothing_is(store: Arc<dyn Store>) {
-    let folder = TempDir::new().unwrap();
-    for (name, size) in [("small", 10_usize), ("large", (9 << 20) + 7)] {
-        let key = format!("data/main/t/k=a%2Fb/{name} 町.parquet");
-        let file = |byte: u8| {
-            let path = folder.path().join(format!("{name} {byte}"));
-            std::fs::write(&path, vec![byte; size]).unwrap();
-            path
-        };
-        let (first, second) = (file(1), file(2));
-        assert_eq!(store.put_file_if_absent(&key, &first).await.unwrap(), WRITTEN);
-        assert_eq!(store.put_file_if_absent(&key, &second).await.unwrap(), REFUSED);
-        assert!(store.get(&key).await.unwrap().bytes == vec![1; size]);
-        store.delete(&key).await.unwrap();
-        assert_eq!(store.put_file_if_absent(&key, &second).await.unwrap(), WRITTEN);
-        assert!(store.get(&key).await.unwrap().bytes == vec![2; size]);
-    }
-}
-
 async fn keeps_a_failed_put_from_sight(store: Arc<dyn Store>) {
     put(&*store, "a", "kept").await;
     let absent = std::path::PathBuf::from("/never/there");
@@ -478,30 +447,4 @@ async fn deletes_many(store: Arc<dyn Store>) {
     let errors: Vec<_> = answers.iter().filter_map(|answer| answer.as_ref().err()).collect();
     assert!(matches!(errors[..], [StoreError::BadKey { .. }]), "{errors:?}");
     assert_eq!(keys(&*store, "").await, set([]));
-}
-
-async fn puts_files_once(store: Arc<dyn Store>) {
-    let folder = TempDir::new().unwrap();
-    let key = |number| format!("data/main/t/{number} 町.parquet");
-    let files: Vec<_> = (0..40)
-        .map(|number| {
-            let path = folder.path().join(number.to_string());
-            std::fs::write(&path, "x".repeat(number)).unwrap();
-            FileToPut { key: key(number), size: number as u64, path }
-        })
-        .collect();
-    put(&*store, &key(3), "longer").await;
-    let expected: Vec<_> =
-        (0..40).map(|number| if number == 3 { FilePut::There { size: 6 } } else { FilePut::Written }).collect();
-    assert_eq!(store.put_files(&files).await.unwrap(), expected);
-    assert_eq!(keys(&*store, "data/").await.len(), 40);
-    assert_eq!(text(&*store, &key(3)).await, "longer");
-    assert_eq!(text(&*store, &key(7)).await, "xxxxxxx");
-    let again = store.put_files(&files).await.unwrap();
-    assert!(again.iter().all(|put| matches!(put, FilePut::There { .. })), "{again:?}");
-    assert!(store.put_files(&[]).await.unwrap().is_empty());
-
-    let absent = FileToPut { key: "data/b".to_owned(), size: 1, path: folder.path().join("absent") };
-    let error = store.put_files(&[absent]).await.unwrap_err();
-    assert!(matches!(error, StoreError::Failed { .. }), "{error:?}");
 }
