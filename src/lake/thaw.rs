@@ -50,8 +50,9 @@ pub fn thaw(connection: &Connection, working: &Path, thaw: &Thaw<'_>) -> Result<
         for table in template.names() {
             connection.execute(&format!("DELETE FROM {to}.{}", identifier(table)))?;
         }
-        let target = (target.name(), template.names());
-        copy::copy(connection, source.name(), target, Which::All, thaw.published_at)?;
+        let name = target.name();
+        copy::copy(connection, source.name(), (name, template.names()), Which::All, thaw.published_at)?;
+        define_from_the_start(connection, name)?;
     }
     let (key, never) = (literal(CHECKOUT_KEY), literal(NEVER));
     connection.execute(&format!(
@@ -72,6 +73,31 @@ pub fn thaw(connection: &Connection, working: &Path, thaw: &Thaw<'_>) -> Result<
     }
     target.detach()?;
     Ok(snapshot)
+}
+
+/// In a catalog of one snapshot every definition is the current one, since the others were left out; some begin later than
+/// files that were written before a table was altered or renamed. DuckLake merges files by the definition at the time of
+/// the first: there it would find no table, or one that lacks columns. So definitions begin before all files.
+fn define_from_the_start(connection: &Connection, target: &str) -> Result<(), LakeError> {
+    let to = identifier(target);
+    if connection.row(&format!("SELECT count(*) FROM {to}.ducklake_snapshot"))?.count(0)? != 1 {
+        return Ok(());
+    }
+    for table in ["ducklake_schema", "ducklake_table", "ducklake_column"] {
+        connection.execute(&format!("UPDATE {to}.{table} SET begin_snapshot = 0"))?;
+    }
+    let by_table = copy::tables(connection, target)?
+        .get("ducklake_schema_versions")
+        .is_some_and(|columns| columns.iter().any(|column| column == "table_id"));
+    let (table_id, tables) =
+        if by_table { (", table_id", format!(", {to}.ducklake_table")) } else { ("", String::new()) };
+    let versions = format!(
+        "(begin_snapshot, schema_version{table_id}) SELECT 0, schema_version{table_id} \
+         FROM {to}.ducklake_snapshot{tables}"
+    );
+    Ok(connection.execute(&format!(
+        "DELETE FROM {to}.ducklake_schema_versions; INSERT INTO {to}.ducklake_schema_versions {versions}"
+    ))?)
 }
 
 fn start_after(connection: &Connection, to: &str, snapshot: i64, schema_version: i64) -> Result<(), LakeError> {

@@ -326,3 +326,43 @@ say([s.value("SELECT sum(a)::BIGINT FROM lake.t AT (VERSION => {before})"), s.va
      len(s("FROM lake.snapshots()"))])
 """
     assert old(code) == [145, 142, len(session("FROM lake.snapshots()"))]
+
+
+def test_merged_files(start, old):
+    """Files that one DuckLake has merged, out of several snapshots, the other reads and goes on from, and merges in turn."""
+    place, session = start("0.3")
+    session("CREATE TABLE lake.t (a INTEGER, b VARCHAR)")
+    for n in range(4):
+        session(f"INSERT INTO lake.t SELECT range, 'new {n}' FROM range({n * 10}, {n * 10 + 10})")
+    session("DELETE FROM lake.t WHERE a = 15; CALL ducklake_merge_adjacent_files('lake'); DELETE FROM lake.t WHERE a = 25")
+    session("ALTER TABLE lake.t ADD COLUMN c INTEGER DEFAULT 5")
+    session.publish("merged by the new one")
+    change = """
+for n in range(4):
+    s(f"INSERT INTO lake.t SELECT range, 'old {n}', {n} FROM range({100 + n * 10}, {110 + n * 10})")
+s("CALL ducklake_merge_adjacent_files('lake')")
+s("DELETE FROM lake.t WHERE a IN (5, 105)")
+s("CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.01)")
+"""
+    answer = old(CHANGE.format(setup=place.setup, where=place.location, change=change))
+    session.checkout(place.location)
+    assert answer["held"] == holding(session, "lake")
+    assert session.one("SELECT count(*) AS n, sum(a)::INTEGER AS a, sum(c)::INTEGER AS c FROM lake.t") == {
+        "n": 76, "a": sum(range(40)) + sum(range(100, 140)) - 15 - 25 - 5 - 105, "c": 37 * 5 + 60 - 0}
+    session("INSERT INTO lake.t VALUES (1000, 'again', 1); CALL ducklake_merge_adjacent_files('lake')")
+    session.publish("merged again")
+    assert old(HOLDS.format(setup=place.setup, where=place.location))["held"] == holding(session, "lake")
+    assert session(call("fsck", place.location, depth="content")) == []
+
+
+def test_nothing_but_a_schema(start, old):
+    """Catalogs without tables, in both directions."""
+    place, session = start("0.3")
+    session("CREATE SCHEMA lake.bare; CREATE VIEW lake.one AS SELECT 1 AS a")
+    session.publish("no table")
+    answer = old(CHANGE.format(setup=place.setup, where=place.location, change='s("CREATE SCHEMA lake.more")'))
+    session.checkout(place.location)
+    assert answer["held"] == holding(session, "lake")
+    session("CREATE TABLE lake.more.t AS SELECT 1 AS a")
+    session.publish("a table")
+    assert old(HOLDS.format(setup=place.setup, where=place.location))["held"] == holding(session, "lake")
