@@ -137,9 +137,7 @@ mod tests {
         let file = folder.path().join("key");
         assert!(matches!(Signer::open(&file), Err(SignError::Io { .. })));
         assert!(matches!(Signer::open(folder.path()), Err(SignError::Io { .. })));
-        for content in
-            ["", "nonsense", "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----\n"]
-        {
+        for content in ["", "nonsense", "-----BEGIN RSA PRIVATE KEY-----\nAAAA\n-----END RSA PRIVATE KEY-----\n"] {
             std::fs::write(&file, content).unwrap();
             assert!(matches!(Signer::open(&file), Err(SignError::NotAKey { .. })), "{content}");
         }
