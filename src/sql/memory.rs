@@ -146,3 +146,29 @@ fn held(file: &Path) -> Result<Option<VersionId>, Error> {
 fn io_error(action: &'static str, path: &Path, source: io::Error) -> Error {
     LakeError::Io { action, path: path.to_owned(), source }.into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_calls_at_once_the_first_is_remembered() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a repository").join("refs+heads+main");
+        let [old, new]: [VersionId; 2] =
+            ["019a3c4d-0000-7000-8000-000000000000", "019a3c4e-0000-7000-8000-000000000000"]
+                .map(|id| id.parse().unwrap());
+        let memory =
+            |before| Memory { reference: RefName::branch("main").unwrap(), files: vec![(file.clone(), before)] };
+        let (first, second) = (memory(None), memory(None));
+        first.remember(new).unwrap();
+        // It found its version before the other moved on, and nothing says that its is the later one.
+        second.remember(old).unwrap();
+        assert_eq!(held(&file).unwrap(), Some(new));
+        memory(Some(new)).remember(old).unwrap();
+        assert_eq!(held(&file).unwrap(), Some(old));
+        fs::write(&file, "nonsense").unwrap();
+        assert_eq!(held(&file).unwrap_err().code, Code::Corrupt);
+        assert_eq!(held(&folder.path().join("none").join("x")).unwrap(), None);
+    }
+}
