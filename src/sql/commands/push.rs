@@ -21,7 +21,15 @@ use crate::sql::{Arguments, Code, ColumnType, Command, Context, Error, Output, V
 pub(super) const COMMAND: Command = Command {
     name: "fdl_push",
     positional: Some("lake"),
-    named: &[text("message"), text("author"), texts("sources"), text("ref"), text("tag"), text("token")],
+    named: &[
+        text("message"),
+        text("author"),
+        text("sign_with"),
+        texts("sources"),
+        text("ref"),
+        text("tag"),
+        text("token"),
+    ],
     columns: &[
         column("repository", ColumnType::Text),
         column("ref", ColumnType::Text),
@@ -38,9 +46,11 @@ pub(super) const COMMAND: Command = Command {
 };
 
 fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
-    if arguments.text("message").is_none() && !arguments.texts("sources").is_empty() {
-        return Err(Error::bad_argument("sources belong to a commit, and without a message nothing is committed")
-            .with_hint("give message := '…', or give them to fdl_commit."));
+    let of_a_commit =
+        [("sources", !arguments.texts("sources").is_empty()), ("sign_with", arguments.text("sign_with").is_some())];
+    if let (None, Some((name, _))) = (arguments.text("message"), of_a_commit.iter().find(|(_, given)| *given)) {
+        let sentence = format!("{name} is for a commit, and without a message nothing is committed");
+        return Err(Error::bad_argument(sentence).with_hint("give message := '…', or call fdl_commit with it before."));
     }
     let connection = context.connection()?;
     let (access, lake) = find_lake(context, &connection, arguments)?;
