@@ -127,6 +127,24 @@ def test_a_mirror_that_went_its_own_way_is_told_and_left_alone(new_place, open_s
     assert clone(session, source.location, target.location, ["team/side"])["refs"] == ["refs/heads/team/side"]
 
 
+def test_the_token_is_for_the_source_and_the_environment_for_the_target(new_place, open_session, host, monkeypatch):
+    source, target = new_place("folder"), new_place("http")
+    session = open_session()
+    fill(session, source.location)
+    url = host.serve(source.path, read_token="hush-read-token")
+    message = open_session().refused(call("clone", url, target=target.location, token="wrong"), "FDL-PERMISSION")
+    assert "hush" not in message and "wrong" not in message and target.keys() == [], message
+    done = open_session().one(call("clone", url, target=target.location, token="hush-read-token"))
+    assert done["note"] is None or "sources/" in done["note"], done
+    monkeypatch.setenv("FDL_TOKEN", "not-the-write-token")
+    grow(session, source.location)
+    message = open_session().refused(call("clone", url, target=target.location, token="hush-read-token"), "FDL-PERMISSION")
+    assert "hush" not in message, message
+    host.stop(url)
+    assert [row["ref"] for row in session.table("refs", target.location)] == ["refs/heads/main", "refs/heads/team/side", "refs/tags/v1"]
+    assert session.table("fsck", house(target), depth="content") == []
+
+
 # What is about to be written when the process dies: anything, a data file, a catalog, a ref, and the last of all.
 STOPS = {"s3": ("", "/data/", "ducklake.duckdb", "refs/heads/main", "fdl.json"),
          "http": ("", "fdl.json", "/data/", "ducklake.duckdb", "refs/heads/main")}

@@ -293,8 +293,16 @@ def test_what_the_session_has_read_before_is_read_again(lake, damaged, open_sess
     assert session.value("SELECT current_setting('enable_external_file_cache')") is False
 
 
+def test_a_session_with_locked_settings_hears_why(lake, open_session):
+    session = open_session()
+    session("LOAD ducklake; LOAD sqlite_scanner; SET lock_configuration = true")
+    assert session.table("fsck", lake.location, depth="files") == []
+    message = session.refused(call("fsck", lake.location, depth="content"), "FDL-DUCKDB")
+    assert "lock" in message, message
+
+
 def test_everything_that_is_wrong_is_told_at_once(lake, damaged, open_session):
-    """And in the words of the error column, to find out what to look at first."""
+    """Errors first."""
     for kind in ("fdl.json", "dataset.json", "catalog", "data file", "delete file", "tag"):
         (damaged / lake.key(kind)).unlink()
     rows = found(open_session(), damaged, "content")
