@@ -52,7 +52,7 @@ def stages(kinds):
         for version in layout.SUPPORTED:
             yield f"test/sql in DuckDB {version}", [sys.executable, "scripts/sqllogictest.py", "--duckdb", version], plain, 15
     if "scenarios" in kinds:
-        yield "test/scenarios", [python, "-m", "pytest", "-c", "test/pytest.ini", "test/scenarios"], pytest, 30
+        yield "test/scenarios", [python, "-m", "pytest", "-c", "test/pytest.ini", "test/scenarios"], pytest, 50
 
 
 def environment():
