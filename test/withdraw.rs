@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use fdl::format::{Clock, DataDir, Reason, RefName, Sha256, VersionId, layout};
 use fdl::repo::{
-    Code, Depth, Expected, ExpireOptions, FsckOptions, LocalVersion, LookInto, RepoError, Repository, WithdrawAction,
-    WithdrawError, WithdrawOptions, WithdrawRow, create_branch, create_tag, fsck, list_refs, plan_expire,
-    plan_withdraw, read_mark, run_expire, run_withdraw,
+    CloneError, CloneOptions, Cloned, Code, Depth, Expected, ExpireOptions, FsckOptions, LocalVersion, LookInto,
+    RepoError, Repository, WithdrawAction, WithdrawError, WithdrawOptions, WithdrawRow, clone, create_branch,
+    create_tag, delete_ref, fsck, list_refs, plan_expire, plan_withdraw, read_mark, run_expire, run_withdraw,
 };
 use fdl::store::{Body, FaultStore, LoggedStore, MemoryStore, Store};
 use futures::executor::block_on;
@@ -236,4 +236,92 @@ fn stopped_at_any_write_heads_can_be_read_and_the_next_call_finishes() {
             }
         }
     }
+}
+
+fn copy(bench: &Bench, source: &Arc<MemoryStore>, target: &dyn Store) -> Result<Cloned, CloneError> {
+    let source = block_on(Repository::open(source.clone())).unwrap();
+    block_on(clone(&source, target, &CloneOptions { refs: Vec::new(), sources: true }, look(bench)))
+}
+
+#[test]
+fn a_copy_follows_and_keeps_nothing_of_it_stopped_at_any_write() {
+    let bench = Bench::new(6);
+    let (source, ids) = scene(&bench);
+    let copied = fork(&bench, &MemoryStore::new());
+    copy(&bench, &source, copied.as_ref()).unwrap();
+    run(&bench, source.clone(), &by_file()).unwrap();
+    // What a ref of the copy holds stays, and its owner is told.
+    let held = fork(&bench, &copied);
+    let notes = copy(&bench, &source, held.as_ref()).unwrap().notes;
+    assert!(notes.iter().any(|note| note.contains("refs/tags/v1") && note.contains("delete it")), "{notes:?}");
+    read_version(&held, ids[1]);
+    block_on(delete_ref(copied.as_ref(), &RefName::tag("v1").unwrap())).unwrap();
+    let logged = LoggedStore::new(fork(&bench, &copied));
+    let notes = copy(&bench, &source, &logged).unwrap().notes;
+    assert!(notes.iter().any(|note| note.contains("has been withdrawn")), "{notes:?}");
+    for n in 1..=logged.writes() {
+        let target = fork(&bench, &copied);
+        drop(copy(&bench, &source, &FaultStore::stop_at_write(target.clone(), n)));
+        let again = copy(&bench, &source, target.as_ref()).unwrap();
+        assert_clean(&target);
+        assert_eq!(again.refs, read_everything(&target));
+        let depth = FsckOptions { depth: Depth::Files, reference: None };
+        assert_eq!(block_on(fsck(target.as_ref(), &depth, look(&bench))).unwrap().findings, []);
+        assert_eq!(copy(&bench, &source, target.as_ref()).unwrap().objects_copied, 0);
+    }
+}
+
+#[test]
+fn an_older_copy_brings_nothing_of_it_back() {
+    let bench = Bench::new(7);
+    let (store, _) = scene(&bench);
+    let backup = fork(&bench, &MemoryStore::new());
+    copy(&bench, &store, backup.as_ref()).unwrap();
+    run(&bench, store.clone(), &by_file()).unwrap();
+    let before = store.contents();
+    let done = copy(&bench, &backup, store.as_ref()).unwrap();
+    assert_eq!(store.contents(), before);
+    assert_clean(&store);
+    assert!(done.notes.iter().any(|note| note.contains("refs/tags/v1 is not copied")), "{:?}", done.notes);
+    assert_eq!(done.refs, read_everything(&store));
+}
+
+#[test]
+fn the_list_of_deleted_rows_goes_with_the_file_that_it_names() {
+    let bench = Bench::new(8);
+    let (store, ids) = scene(&bench);
+    // As version() makes it, but with a list of deleted rows beside the secret file.
+    let deletes = "data/main/people/Aiko-delete.parquet";
+    let data = [(SECRET, 10), (deletes, 4)];
+    let folder = bench.version_folder(Some(ids[4]), &data);
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+    let old = read("files.json");
+    let mut files: serde_json::Value = serde_json::from_str(&old).unwrap();
+    let listed = files["tables"][0]["files"].as_array_mut().unwrap();
+    let list = listed.pop().unwrap();
+    listed[0]["deletes"] = list;
+    let new = serde_json::to_string_pretty(&files).unwrap() + "\n";
+    let record =
+        read("version.json").replace(&Sha256::of(old.as_bytes()).to_string(), &Sha256::of(new.as_bytes()).to_string());
+    std::fs::write(folder.join("files.json"), new).unwrap();
+    std::fs::write(folder.join("version.json"), record).unwrap();
+    let partly = LocalVersion::load(&folder, &DataDir::default()).unwrap();
+    block_on(store.put(deletes, Body::Bytes("Aiko".into()))).unwrap();
+    let clean = version(&bench, Some(partly.id()), "towns", &[(OPEN, 4)]);
+    block_on(bench.push(store.clone(), "main", Expected::Exactly(ids[4]), &[partly, clean])).unwrap();
+    run(&bench, store.clone(), &by_file()).unwrap();
+    assert!(!store.contents().contains_key(deletes));
+    assert_clean(&store);
+}
+
+#[test]
+fn what_a_stopped_push_has_left_is_told() {
+    let bench = Bench::new(9);
+    let (store, ids) = scene(&bench);
+    let unfinished = "019a3c4e-7c1b-7d3a-9a55-0f2b6c1d9e10";
+    let list = block_on(store.get(&layout::files(ids[1]))).unwrap().bytes;
+    block_on(store.put(&format!("versions/{unfinished}/files.json"), Body::Bytes(list))).unwrap();
+    let rows = run(&bench, store, &by_file()).unwrap();
+    let left: Vec<_> = rows.iter().filter(|row| !row.done).map(|row| (row.object.as_str(), &row.action)).collect();
+    assert_eq!(left, [(format!("versions/{unfinished}/").as_str(), &WithdrawAction::LeaveUnfinished)]);
 }

@@ -28,11 +28,18 @@ pub(super) struct Part {
 pub(super) struct Folder(pub(super) Vec<Part>);
 
 impl Folder {
-    /// The folder of a version that is known to be whole, without its sizes.
-    pub(super) fn whole() -> Self {
-        let names = [layout::VERSION_JSON, layout::CATALOG, layout::DATASET_JSON, layout::FILES_JSON];
-        let part = |name: &str| Part { name: name.to_owned(), size: 0, written: DateTime::<Utc>::MIN_UTC };
-        Self(names.map(part).into())
+    /// What the folder of a version is taken to hold where nothing can be listed: with its record it is whole. Without sizes.
+    pub(super) fn supposed(record: Option<&Record>, marked: bool) -> Self {
+        let mut names: Vec<String> = Vec::new();
+        if let Some(record) = record {
+            let texts =
+                [layout::VERSION_JSON, layout::SIGNATURE, layout::DATASET_JSON, layout::FILES_JSON, layout::CATALOG];
+            names.extend(texts.map(str::to_owned));
+            names.extend(record.catalogs.keys().map(|format| format!("{}{format}.duckdb", layout::CATALOGS)));
+        }
+        names.extend(marked.then(|| layout::EXPIRED_JSON.to_owned()));
+        let part = |name| Part { name, size: 0, written: DateTime::<Utc>::MIN_UTC };
+        Self(names.into_iter().map(part).collect())
     }
 
     pub(super) fn part(&self, name: &str) -> Option<&Part> {

@@ -10,6 +10,8 @@
 mod carry;
 mod choose;
 mod refs;
+mod taken;
+mod target;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,12 +22,11 @@ use crate::store::{Store, StoreError};
 
 use super::catalog::{LookInto, version_files};
 use super::error::RepoError;
-use super::folders::{Folder, Folders, list_folders};
 use super::key_set::KeySet;
 use super::open::{Repository, read_settings};
-use super::read::{get_optional, read_mark};
 
 use carry::{Carrier, Object};
+use target::Target;
 
 /// What is to be copied.
 #[derive(Debug, Clone)]
@@ -105,31 +106,29 @@ pub async fn clone(
     let new = check_target(source, target).await?;
     let chosen = choose::choose(source, options).await?;
     refs::check(source.store(), target, &chosen.refs).await?;
-    let there = optional_listing(list_folders(target).await)?;
+    let target = &Target::look(target, &chosen.versions).await?;
     let mut work = Work {
         source,
         target,
         look,
-        there: there.as_ref(),
-        carrier: Carrier::new(source.store(), target, look.scratch),
+        carrier: Carrier::new(source.store(), target.store, look.scratch),
         done: Cloned::default(),
     };
-    if there.is_none() {
+    if !target.lists {
         work.begin(new, &chosen).await?;
     }
     // What either side has taken away needs no data files.
-    let gone = |id: &VersionId| there.as_ref().and_then(|there| there.by_id.get(id)).is_some_and(Folder::is_marked);
-    let live: Vec<&choose::Version> =
-        chosen.versions.iter().filter(|version| !version.marked && !gone(&version.record.id)).collect();
+    let live = chosen.versions.iter().filter(|version| !version.marked && !target.has_taken_away(version.record.id));
+    let live: Vec<&choose::Version> = live.collect();
     work.data_files(&live).await?;
     work.versions(&chosen.versions).await?;
     if options.sources {
         work.sources(&chosen.versions, options.refs.is_empty()).await?;
     }
     work.extras(&chosen.extras).await?;
-    let moved = refs::write(source.store(), target, &chosen, there.is_some()).await?;
-    work.marks(&chosen.versions).await?;
-    if new && work.there.is_some() {
+    let moved = refs::write(source.store(), target, &chosen).await?;
+    work.taken_away(&chosen.versions).await?;
+    if new && target.lists {
         work.carrier.carry(vec![Object::plain(layout::FDL_JSON)]).await?;
     }
     let Work { carrier, mut done, .. } = work;
@@ -137,7 +136,7 @@ pub async fn clone(
     done.objects_skipped = carrier.skipped + moved.there;
     done.bytes_copied = carrier.bytes;
     done.notes.extend(moved.notes);
-    done.refs = chosen.refs;
+    done.refs = moved.refs;
     Ok(done)
 }
 
@@ -173,10 +172,8 @@ fn optional_listing<T>(listing: Result<T, RepoError>) -> Result<Option<T>, RepoE
 
 struct Work<'a> {
     source: &'a Repository,
-    target: &'a dyn Store,
+    target: &'a Target<'a>,
     look: LookInto<'a>,
-    /// What the target's version folders hold, where it can list.
-    there: Option<&'a Folders>,
     carrier: Carrier<'a>,
     done: Cloned,
 }
@@ -187,13 +184,13 @@ impl Work<'_> {
         if new {
             self.carrier.carry(vec![Object::plain(layout::FDL_JSON)]).await?;
         }
-        self.carrier.copied += u64::from(refs::write_head(self.target, &chosen.head).await?);
+        self.carrier.copied += u64::from(refs::write_head(self.target.store, &chosen.head).await?);
         Ok(())
     }
 
     /// What the format does not know. What the copy has under such a name stays.
     async fn extras(&mut self, keys: &[String]) -> Result<(), RepoError> {
-        if self.there.is_none() {
+        if !self.target.lists {
             self.leave(keys);
             return Ok(());
         }
@@ -218,7 +215,7 @@ impl Work<'_> {
     /// The data files of versions, each once.
     async fn data_files(&mut self, versions: &[&choose::Version]) -> Result<(), RepoError> {
         let data_dir = &self.source.settings().data_dir;
-        let there = listed(self.target, data_dir.as_str()).await?;
+        let there = listed(self.target.store, data_dir.as_str()).await?;
         let mut seen = KeySet::default();
         for version in versions {
             let files: Files = version_files(self.source.store(), data_dir, &version.record, self.look).await?;
@@ -240,30 +237,45 @@ impl Work<'_> {
     /// version names. The source may itself be a copy that was made without them.
     async fn sources(&mut self, versions: &[choose::Version], all: bool) -> Result<(), RepoError> {
         let store = self.source.store();
-        let live = versions.iter().filter(|version| !version.marked);
-        let named = live.flat_map(|version| &version.record.sources);
-        let named: BTreeMap<String, u64> = named.map(|file| (layout::source(file.sha256), file.size)).collect();
+        let (mut named, mut withdrawn) = (BTreeMap::new(), BTreeSet::new());
+        for version in versions.iter().filter(|version| !version.record.sources.is_empty()) {
+            let id = version.record.id;
+            let taken =
+                self.target.has_withdrawn(id).await? || (version.marked && target::is_withdrawn(store, id).await?);
+            for file in &version.record.sources {
+                let key = layout::source(file.sha256);
+                match taken {
+                    true => drop(withdrawn.insert(key)),
+                    // Of one that has expired they may be gone.
+                    false => drop(named.insert(key, (file.size, !version.marked))),
+                }
+            }
+        }
+        withdrawn.retain(|key| !named.contains_key(key));
         let listed_here = optional_listing(list_sizes(store, layout::SOURCES).await)?;
         let mut here = BTreeMap::new();
         match listed_here {
-            Some(listed) if all => here = listed,
+            Some(mut listed) if all => {
+                listed.retain(|key, _| !withdrawn.contains(key));
+                here = listed;
+            }
             Some(mut listed) => here.extend(named.keys().filter_map(|key| listed.remove_entry(key))),
             None => {
-                for (key, size) in &named {
+                for (key, (size, _)) in &named {
                     if choose::has(store, key).await? {
                         here.insert(key.clone(), *size);
                     }
                 }
             }
         }
-        let lost = named.keys().filter(|key| !here.contains_key(*key)).count();
+        let lost = named.iter().filter(|(key, (_, needed))| *needed && !here.contains_key(*key)).count();
         if lost > 0 {
             self.done.notes.push(format!("{lost} of the sources that versions name are not in the repository"));
         }
         if here.is_empty() {
             return Ok(());
         }
-        let there = optional_listing(list_sizes(self.target, layout::SOURCES).await)?;
+        let there = optional_listing(list_sizes(self.target.store, layout::SOURCES).await)?;
         let is_there = |key: &str, size| there.as_ref().is_some_and(|there| there.get(key) == Some(&size));
         let (skipped, missing): (Vec<_>, Vec<_>) = here.into_iter().partition(|(key, size)| is_there(key, *size));
         self.carrier.skipped += skipped.len() as u64;
@@ -279,9 +291,9 @@ impl Work<'_> {
     async fn versions(&mut self, versions: &[choose::Version]) -> Result<(), RepoError> {
         let (mut marks, mut contents, mut records, mut left) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for version in versions {
-            let folder = self.target_folder(version.record.id).await?;
+            let folder = self.target.folder(version.record.id);
             // What the copy has taken away stays away.
-            let gone = folder.is_marked() && !version.marked;
+            let gone = folder.is_marked() && (!version.marked || self.target.has_withdrawn(version.record.id).await?);
             for (name, size) in &version.parts {
                 let skip = folder.has(name) || (gone && name != layout::VERSION_JSON);
                 if skip {
@@ -289,7 +301,7 @@ impl Work<'_> {
                     continue;
                 }
                 let key = format!("{}{name}", layout::version(version.record.id));
-                if self.there.is_none() && !is_known(name) {
+                if !self.target.lists && !is_known(name) {
                     left.push(key);
                     continue;
                 }
@@ -308,72 +320,6 @@ impl Work<'_> {
         self.carrier.carry(contents).await?;
         for record in records {
             self.carrier.carry(vec![record]).await?;
-        }
-        Ok(())
-    }
-
-    /// What the folder of a version holds in the target.
-    async fn target_folder(&self, id: VersionId) -> Result<Folder, RepoError> {
-        match self.there {
-            Some(there) => Ok(there.by_id.get(&id).cloned().unwrap_or_default()),
-            None => {
-                // One look says whether it is whole; what is not is sent again and refused where it is there.
-                let record = get_optional(self.target, &layout::version_json(id)).await?;
-                Ok(record.map_or_else(Folder::default, |_| Folder::whole()))
-            }
-        }
-    }
-
-    /// A host lets nobody take versions away but its owner, who must hear of it.
-    async fn marks_unheard(&mut self, versions: &[choose::Version]) -> Result<(), RepoError> {
-        let mut kept = Vec::new();
-        for version in versions.iter().filter(|version| version.marked) {
-            if read_mark(self.target, version.record.id).await?.is_none() {
-                kept.push(version.record.id);
-            }
-        }
-        if let Some(first) = kept.first() {
-            let count = kept.len();
-            self.done.notes.push(format!(
-                "the copy still has {count} versions that the source has taken away, {first} the first: its owner must \
-                 take them away there"
-            ));
-        }
-        Ok(())
-    }
-
-    /// Takes away from the copy the versions that the source has taken away since.
-    async fn marks(&mut self, versions: &[choose::Version]) -> Result<(), RepoError> {
-        let Some(there) = self.there else {
-            return self.marks_unheard(versions).await;
-        };
-        let old: Vec<&choose::Version> = versions
-            .iter()
-            .filter(|version| version.marked)
-            .filter(|version| there.by_id.get(&version.record.id).is_some_and(Folder::is_complete))
-            .collect();
-        if old.is_empty() {
-            return Ok(());
-        }
-        let holders = super::refs::list_refs(self.target).await?.by_version();
-        for version in old {
-            let id = version.record.id;
-            let folder = there.by_id.get(&id).cloned().unwrap_or_default();
-            if let Some(name) = holders.get(&id).and_then(|names| names.first()) {
-                let note = format!(
-                    "{name} of the copy holds {id}, which the source has taken away: delete it and clone again"
-                );
-                self.done.notes.push(note);
-                continue;
-            }
-            if !folder.is_marked() {
-                self.carrier.carry(vec![Object::plain(&layout::expired(id))]).await?;
-            }
-            let kept: BTreeSet<&str> = version.parts.iter().map(|(name, _)| name.as_str()).collect();
-            let known = |name: &str| super::folders::is_catalog(name) || name == layout::FILES_JSON;
-            for part in folder.0.iter().filter(|part| known(&part.name) && !kept.contains(part.name.as_str())) {
-                self.target.delete(&format!("{}{}", layout::version(id), part.name)).await?;
-            }
         }
         Ok(())
     }

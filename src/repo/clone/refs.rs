@@ -12,12 +12,15 @@ use super::super::refs::refresh_refs_json;
 use super::super::resolve::descends_from;
 use super::CloneError;
 use super::choose::Chosen;
+use super::target::Target;
 
 /// What became of the refs.
 #[derive(Debug, Default)]
 pub(super) struct Moved {
     pub(super) written: u64,
     pub(super) there: u64,
+    /// What the copy holds now.
+    pub(super) refs: BTreeMap<RefName, VersionId>,
     pub(super) notes: Vec<String>,
 }
 
@@ -52,23 +55,24 @@ async fn check_one(
 }
 
 /// Writes the refs, HEAD where there is none, and refs.json. A target that does not list is told of each ref by name.
-pub(super) async fn write(
-    source: &dyn Store,
-    target: &dyn Store,
-    chosen: &Chosen,
-    lists: bool,
-) -> Result<Moved, CloneError> {
-    let mut moved = Moved::default();
+/// A ref to a version that the target has taken away is not made.
+pub(super) async fn write(source: &dyn Store, target: &Target<'_>, chosen: &Chosen) -> Result<Moved, CloneError> {
+    let (mut moved, store) = (Moved::default(), target.store);
     for (name, version) in &chosen.refs {
-        match write_one(source, target, name, *version).await? {
+        if target.has_taken_away(*version) {
+            moved.notes.push(format!("{name} is not copied: the copy has taken away {version}, which it holds"));
+            continue;
+        }
+        match write_one(source, store, name, *version).await? {
             true => moved.written += 1,
             false => moved.there += 1,
         }
+        moved.refs.insert(name.clone(), *version);
     }
-    moved.written += u64::from(write_head(target, &chosen.head).await?);
-    let named = chosen.refs.keys().filter(|_| !lists).map(Some);
-    for touched in named.chain(lists.then_some(None)) {
-        if let Err(error) = refresh_refs_json(target, touched).await {
+    moved.written += u64::from(write_head(store, &chosen.head).await?);
+    let named = moved.refs.keys().filter(|_| !target.lists).map(Some);
+    for touched in named.chain(target.lists.then_some(None)) {
+        if let Err(error) = refresh_refs_json(store, touched).await {
             moved.notes.push(format!("refs.json could not be brought up to date: {error}"));
             break;
         }

@@ -4,7 +4,8 @@
 //! catalogs (they hold statistics of columns) and, last in its folder, files.json (paths hold partition values), which
 //! tells the next call what is left to do when this one is stopped.
 //!
-//! dataset.json and version.json hold no row values and stay. What the versions were made from goes with the data files.
+//! version.json stays, and dataset.json where it holds names alone. What the versions were made from goes with the data
+//! files.
 
 mod run;
 mod sources;
@@ -14,8 +15,8 @@ use std::fmt;
 
 use futures::{StreamExt, TryStreamExt, stream};
 
-use crate::format::{Expired, Files, Reason, Record, RefKind, RefName, VersionId, layout};
-use crate::store::StoreError;
+use crate::format::{DataDir, Dataset, Expired, Files, Reason, Record, RefKind, RefName, Table, VersionId, layout};
+use crate::store::{Store, StoreError};
 
 use super::CONCURRENT;
 use super::catalog::{LookInto, version_files};
@@ -54,6 +55,9 @@ pub enum WithdrawAction {
     Mark,
     /// Deletes a catalog, or the list of data files.
     DeletePart,
+    /// Nothing is done: it has no record, so that it is a push which was stopped or is under way, and it may hold what is
+    /// withdrawn.
+    LeaveUnfinished,
     /// Nothing: no version names what was asked for, any more or at all.
     Nothing,
 }
@@ -66,6 +70,9 @@ impl fmt::Display for WithdrawAction {
             Self::KeepFile { by } => write!(f, "refused: version {by} names it too; withdraw that as well"),
             Self::Mark => f.write_str("mark as withdrawn"),
             Self::DeletePart => f.write_str("delete"),
+            Self::LeaveUnfinished => {
+                f.write_str("left: a push that was not finished; fdl_gc deletes it, with a short grace at once")
+            }
             Self::Nothing => f.write_str("nothing: no version names it"),
         }
     }
@@ -132,9 +139,28 @@ pub async fn plan_withdraw(
     options: &WithdrawOptions,
     look: LookInto<'_>,
 ) -> Result<WithdrawPlan, WithdrawError> {
-    let store = repository.store();
+    plan(repository.store(), &repository.settings().data_dir, options, look).await
+}
+
+/// Withdraws versions in a store of which one is not sure that it holds a whole repository: a copy. Their marks are there.
+pub(super) async fn withdraw_in(
+    store: &dyn Store,
+    data_dir: &DataDir,
+    options: &WithdrawOptions,
+    look: LookInto<'_>,
+) -> Result<Vec<WithdrawRow>, WithdrawError> {
+    let plan = plan(store, data_dir, options, look).await?;
+    run::run(store, data_dir, plan, &Expired::default(), look).await
+}
+
+async fn plan(
+    store: &dyn Store,
+    data_dir: &DataDir,
+    options: &WithdrawOptions,
+    look: LookInto<'_>,
+) -> Result<WithdrawPlan, WithdrawError> {
     for key in &options.files {
-        repository.settings().data_dir.check(key).map_err(RepoError::from)?;
+        data_dir.check(key).map_err(RepoError::from)?;
     }
     let refs = list_refs(store).await?;
     let folders = list_folders(store).await?;
@@ -143,7 +169,8 @@ pub async fn plan_withdraw(
         return Err(RepoError::NoSuchVersion { id: *id }.into());
     }
     let mut scene = Scene {
-        repository,
+        store,
+        data_dir,
         look,
         refs,
         folders,
@@ -162,7 +189,8 @@ pub async fn plan_withdraw(
 }
 
 struct Scene<'a> {
-    repository: &'a Repository,
+    store: &'a dyn Store,
+    data_dir: &'a DataDir,
     look: LookInto<'a>,
     refs: Refs,
     folders: Folders,
@@ -176,12 +204,12 @@ struct Scene<'a> {
 
 /// What a version reads; of one that was taken away, what its files.json still tells.
 async fn named(
-    repository: &Repository,
+    store: &dyn Store,
+    data_dir: &DataDir,
     look: LookInto<'_>,
     record: &Record,
     marked: bool,
 ) -> Result<Option<Files>, RepoError> {
-    let (store, data_dir) = (repository.store(), &repository.settings().data_dir);
     if !marked {
         return match version_files(store, data_dir, record, look).await {
             Ok(files) => Ok(Some(files)),
@@ -193,6 +221,22 @@ async fn named(
     Ok(verified(object, record.files_sha256).and_then(|bytes| Files::parse(&bytes, data_dir).ok()))
 }
 
+/// Whether the description of a version has texts by its authors in it, which may tell of rows: queries of views and
+/// comments. One that cannot be read may.
+async fn says_more_than_names(store: &dyn Store, id: VersionId) -> Result<bool, RepoError> {
+    let Some(object) = get_optional(store, &layout::dataset(id)).await? else {
+        return Ok(false);
+    };
+    let Ok(dataset) = Dataset::parse(&object.bytes) else {
+        return Ok(true);
+    };
+    let mut tables = dataset.schemas.iter().flat_map(|schema| &schema.tables);
+    let comments =
+        |table: &Table| table.comment.is_some() || table.columns.iter().any(|column| column.comment.is_some());
+    Ok(dataset.schemas.iter().any(|schema| schema.comment.is_some())
+        || tables.any(|table| table.sql.is_some() || comments(table)))
+}
+
 impl Scene<'_> {
     fn is_marked(&self, id: VersionId) -> bool {
         self.folders.by_id.get(&id).is_some_and(Folder::is_marked)
@@ -200,10 +244,10 @@ impl Scene<'_> {
 
     /// Calls `f` with what each version reads, a few versions at a time.
     async fn each(&self, mut f: impl FnMut(VersionId, &Files)) -> Result<(), RepoError> {
-        let (repository, look) = (self.repository, self.look);
+        let (store, data_dir, look) = (self.store, self.data_dir, self.look);
         let mut all = stream::iter(self.records.values())
             .map(|record| async move {
-                Ok::<_, RepoError>((record.id, named(repository, look, record, self.is_marked(record.id)).await?))
+                Ok::<_, RepoError>((record.id, named(store, data_dir, look, record, self.is_marked(record.id)).await?))
             })
             .buffer_unordered(CONCURRENT);
         while let Some((id, files)) = all.try_next().await? {
@@ -231,13 +275,15 @@ impl Scene<'_> {
                     nowhere.remove(&shown(wanted));
                 }
                 for file in &table.files {
+                    // A list of deleted rows names its data file by the whole path, which may hold partition values.
+                    let with_it = whole || wanted.is_some() || options.files.contains(&file.path);
                     let deletes = file.deletes.as_ref().map(|deletes| (&deletes.path, deletes.bytes));
                     for (key, size) in std::iter::once((&file.path, file.bytes)).chain(deletes) {
                         if options.files.contains(key) {
                             withdrawn.insert(id);
                             nowhere.remove(key);
                             data.insert(key.clone(), size);
-                        } else if whole || wanted.is_some() {
+                        } else if with_it {
                             data.insert(key.clone(), size);
                         }
                     }
@@ -291,7 +337,7 @@ impl Scene<'_> {
     }
 
     async fn rows(&self, readers: &BTreeMap<String, BTreeSet<VersionId>>) -> Result<Vec<WithdrawRow>, RepoError> {
-        let store = self.repository.store();
+        let store = self.store;
         let row = |object, action, bytes| WithdrawRow { step: 0, object, action, bytes, done: false };
         let mut rows: Vec<WithdrawRow> =
             self.tags().into_iter().map(|name| row(name.key().to_owned(), WithdrawAction::DeleteTag, 0)).collect();
@@ -315,14 +361,19 @@ impl Scene<'_> {
         rows.extend(self.sources().await?.into_iter().map(|(key, action, bytes)| row(key, action, bytes)));
         for id in &self.withdrawn {
             let folder = self.folders.by_id.get(id).cloned().unwrap_or_default();
+            let says_more = says_more_than_names(store, *id).await?;
             if self.mark(*id).await?.and_then(|mark| mark.reason) != Some(Reason::Withdrawn) {
                 rows.push(row(layout::expired(*id), WithdrawAction::Mark, 0));
             }
+            let texts = folder.part(layout::DATASET_JSON).filter(|_| says_more);
             // The list last: it tells a later call which versions are not finished.
             let list = folder.part(layout::FILES_JSON);
-            for part in folder.catalogs().chain(list) {
+            for part in folder.catalogs().chain(texts).chain(list) {
                 rows.push(row(format!("{}{}", layout::version(*id), part.name), WithdrawAction::DeletePart, part.size));
             }
+        }
+        for key in self.unfinished().await? {
+            rows.push(row(key, WithdrawAction::LeaveUnfinished, 0));
         }
         let found: BTreeSet<&str> = rows.iter().map(|row| row.object.as_str()).collect();
         let nothing = self.nowhere.iter().filter(|asked| !found.contains(asked.as_str()));
@@ -334,9 +385,24 @@ impl Scene<'_> {
         Ok(rows)
     }
 
+    /// The folders without a record that name a data file which is to go, or do not tell what they name.
+    async fn unfinished(&self) -> Result<Vec<String>, RepoError> {
+        let mut unfinished = Vec::new();
+        for (id, _) in self.folders.by_id.iter().filter(|(_, folder)| !folder.is_complete()) {
+            let files = match get_optional(self.store, &layout::files(*id)).await? {
+                Some(object) => Files::parse(&object.bytes, self.data_dir).ok(),
+                None => None,
+            };
+            if files.is_none_or(|files| files.iter().any(|(key, _)| self.data.contains_key(key))) {
+                unfinished.push(layout::version(*id));
+            }
+        }
+        Ok(unfinished)
+    }
+
     async fn mark(&self, id: VersionId) -> Result<Option<Expired>, RepoError> {
         match self.is_marked(id) {
-            true => read_mark(self.repository.store(), id).await,
+            true => read_mark(self.store, id).await,
             false => Ok(None),
         }
     }

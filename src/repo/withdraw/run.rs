@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use chrono::{DateTime, Utc};
 use futures::{StreamExt, TryStreamExt, stream};
 
-use crate::format::{Expired, Reason, RefKind, Timestamp, layout};
-use crate::store::{Body, ConditionalWrite};
+use crate::format::{DataDir, Expired, Reason, RefKind, Timestamp, layout};
+use crate::store::{Body, ConditionalWrite, Store};
 
 use super::super::catalog::LookInto;
 use super::super::error::RepoError;
@@ -31,10 +31,20 @@ pub async fn run_withdraw(
     look: LookInto<'_>,
     now: DateTime<Utc>,
 ) -> Result<Vec<WithdrawRow>, WithdrawError> {
-    let store = repository.store();
-    check_again(repository, &plan, look).await?;
     let mark =
         Expired { reason: Some(Reason::Withdrawn), at: Some(Timestamp::new(now)), message: message.map(str::to_owned) };
+    run(repository.store(), &repository.settings().data_dir, plan, &mark, look).await
+}
+
+/// [`run_withdraw`] with these marks.
+pub(super) async fn run(
+    store: &dyn Store,
+    data_dir: &DataDir,
+    plan: WithdrawPlan,
+    mark: &Expired,
+    look: LookInto<'_>,
+) -> Result<Vec<WithdrawRow>, WithdrawError> {
+    check_again(store, data_dir, &plan, look).await?;
     for tag in &plan.tags {
         match delete_ref(store, tag).await {
             Ok(_) | Err(RepoError::NoSuchRef { .. }) => {}
@@ -57,7 +67,7 @@ pub async fn run_withdraw(
                 }
             }
             WithdrawAction::DeletePart => store.delete(&row.object).await?,
-            WithdrawAction::KeepFile { .. } => continue,
+            WithdrawAction::KeepFile { .. } | WithdrawAction::LeaveUnfinished => continue,
             WithdrawAction::DeleteTag | WithdrawAction::DeleteFile | WithdrawAction::Nothing => {}
         }
         row.done = true;
@@ -67,8 +77,12 @@ pub async fn run_withdraw(
 }
 
 /// Looks once more at the heads, and at versions that were not there.
-async fn check_again(repository: &Repository, plan: &WithdrawPlan, look: LookInto<'_>) -> Result<(), WithdrawError> {
-    let store = repository.store();
+async fn check_again(
+    store: &dyn Store,
+    data_dir: &DataDir,
+    plan: &WithdrawPlan,
+    look: LookInto<'_>,
+) -> Result<(), WithdrawError> {
     let refs = list_refs(store).await?;
     let folders = list_folders(store).await?;
     let heads = refs.refs.into_iter().filter(|(name, id)| name.kind() == RefKind::Branch && plan.versions.contains(id));
@@ -80,7 +94,7 @@ async fn check_again(repository: &Repository, plan: &WithdrawPlan, look: LookInt
     let doomed: BTreeSet<&str> = doomed.map(|row| row.object.as_str()).collect();
     for (id, folder) in folders.complete().filter(|(id, _)| !plan.known.contains(id)) {
         let record = read_record(store, id).await?;
-        let files = named(repository, look, &record, folder.is_marked()).await?;
+        let files = named(store, data_dir, look, &record, folder.is_marked()).await?;
         let reads = files.is_some_and(|files| files.iter().any(|(key, _)| doomed.contains(key)));
         if reads || sources::keys(&record).any(|key| doomed.contains(key.as_str())) {
             return Err(WithdrawError::Appeared(id));

@@ -31,7 +31,7 @@ impl Scene<'_> {
         }
         let mut rows = Vec::new();
         for (key, by) in kept_by {
-            match self.repository.store().head(&key).await {
+            match self.store.head(&key).await {
                 Ok(meta) => rows.push(match by {
                     Some(by) => (key, WithdrawAction::KeepFile { by }, 0),
                     None => (key, WithdrawAction::DeleteFile, meta.size),
