@@ -5,15 +5,22 @@
 mod support;
 
 use std::fs;
-use std::sync::Arc;
+use std::future::poll_fn;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
 
+use async_trait::async_trait;
+use bytes::Bytes;
 use fdl::format::{CatalogEntry, Clock, DataDir, Record, Sha256, VersionId, layout};
 use fdl::repo::{
     CatalogTarget, Expected, ExpireOptions, LocalVersion, RepoError, Resolved, open_version, plan_expire, read_record,
     run_expire,
 };
-use fdl::store::{Body, MemoryStore, Store};
+use fdl::store::{Body, ConditionalWrite, ETag, MemoryStore, Object, ObjectMeta, Store, StoreError};
 use futures::executor::block_on;
+use futures::stream::BoxStream;
 use support::{Bench, Reads, repository};
 
 const NEITHER: Reads = Reads(&["9.9"]);
@@ -69,6 +76,70 @@ fn each_reader_gets_the_newest_that_it_reads() {
             "{error}"
         );
     }
+}
+
+/// A store whose downloads of ducklake.duckdb are still under way when everything else has been answered.
+#[derive(Debug)]
+struct Slow(Arc<MemoryStore>, Mutex<Option<PathBuf>>);
+
+#[async_trait]
+impl Store for Slow {
+    fn location(&self) -> &str {
+        self.0.location()
+    }
+    fn list(&self, prefix: &str) -> BoxStream<'_, Result<ObjectMeta, StoreError>> {
+        self.0.list(prefix)
+    }
+    async fn get(&self, key: &str) -> Result<Object, StoreError> {
+        let mut asked = false;
+        poll_fn(|context| {
+            context.waker().wake_by_ref();
+            if std::mem::replace(&mut asked, true) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        self.0.get(key).await
+    }
+    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
+        self.0.get_range(key, range).await
+    }
+    async fn download(&self, key: &str, target: &Path) -> Result<u64, StoreError> {
+        if key.ends_with(layout::CATALOG) {
+            *self.1.lock().unwrap() = Some(target.to_owned());
+            std::future::pending::<()>().await;
+        }
+        self.0.download(key, target).await
+    }
+    async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
+        self.0.head(key).await
+    }
+    async fn put(&self, key: &str, body: Body) -> Result<(), StoreError> {
+        self.0.put(key, body).await
+    }
+    async fn put_if_absent(&self, key: &str, bytes: Bytes) -> Result<ConditionalWrite, StoreError> {
+        self.0.put_if_absent(key, bytes).await
+    }
+    async fn put_if_unchanged(&self, key: &str, bytes: Bytes, etag: &ETag) -> Result<ConditionalWrite, StoreError> {
+        self.0.put_if_unchanged(key, bytes, etag).await
+    }
+    async fn delete(&self, key: &str) -> Result<(), StoreError> {
+        self.0.delete(key).await
+    }
+    async fn delete_if_unchanged(&self, key: &str, etag: &ETag) -> Result<ConditionalWrite, StoreError> {
+        self.0.delete_if_unchanged(key, etag).await
+    }
+}
+
+#[test]
+fn a_download_that_nobody_waits_for_writes_over_nothing() {
+    let bench = Bench::new(9);
+    let (store, ids) = published(&bench);
+    let slow = Slow(store, Mutex::new(None));
+    let path = bench.path().join("catalog");
+    let target = CatalogTarget { reader: &OLD, path: &path, max_size: 1000 };
+    assert!(block_on(open_version(&slow, &Resolved::of_version(ids[0]), Some(target))).unwrap().downloaded);
+    let late = slow.1.lock().unwrap().take().expect("it is asked for beside the record");
+    fs::write(late, "what comes late").unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), format!("the old catalog of {}", ids[0]));
 }
 
 #[test]

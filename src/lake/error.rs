@@ -68,6 +68,14 @@ pub enum LakeError {
         /// The metadata table that holds them.
         table: String,
     },
+    /// DuckLake does not write out the rows that it keeps in the working catalog.
+    #[error("DuckLake could not write the rows that it keeps inside the working catalog {} to Parquet: {source}", path.display())]
+    NotFlushed {
+        /// The working catalog.
+        path: PathBuf,
+        /// DuckDB's reason.
+        source: EngineError,
+    },
     /// A catalog that does not hold together.
     #[error("{object} is damaged: {why}")]
     Corrupt {

@@ -187,7 +187,12 @@ pub fn flush_inlined(connection: &Connection, working: &Path, data_path: &str) -
         return Ok(());
     }
     let lake = connection.attach(&format!("ducklake:{}", working.to_string_lossy()), &options(data_path))?;
-    connection.execute(&format!("CALL ducklake_flush_inlined_data({})", literal(lake.name())))?;
+    connection.execute(&format!("CALL ducklake_flush_inlined_data({})", literal(lake.name()))).map_err(|source| {
+        match source.kind {
+            EngineErrorKind::Other => LakeError::NotFlushed { path: working.to_owned(), source },
+            _ => source.into(),
+        }
+    })?;
     lake.detach()?;
     renew_schema_version(connection, working)?;
     match inlined(connection, working)?.into_iter().next() {

@@ -12,6 +12,7 @@ use crate::format::{
 };
 use crate::store::{ETag, Object, Store, StoreError};
 
+use super::catalog::scratch_file;
 use super::error::RepoError;
 use super::resolve::Resolved;
 
@@ -61,6 +62,12 @@ pub struct CatalogTarget<'a> {
     pub path: &'a Path,
     /// A catalog larger than this many bytes is left where it is.
     pub max_size: u64,
+}
+
+impl CatalogTarget<'_> {
+    fn is_too_large(&self, catalog: &Catalog) -> bool {
+        catalog.size.is_some_and(|size| size > self.max_size)
+    }
 }
 
 /// A version that may be read.
@@ -172,29 +179,49 @@ pub async fn open_version(
     })
 }
 
-/// ducklake.duckdb is asked for together with the record, which then may say that the reader needs another.
+/// ducklake.duckdb is asked for together with the record, which then may say that the reader needs another. Where the
+/// record is at hand at once there is nothing to win by that.
+///
+/// It goes into a file of its own: a download that is not waited for may write for a while, and never over a catalog that
+/// was found right.
 async fn open_with_catalog(store: &dyn Store, id: VersionId, target: CatalogTarget<'_>) -> Result<Opened, RepoError> {
+    if store.local_root().is_some() {
+        let record = read_live(store, id).await?;
+        let catalog = readable_catalog(&record, target.reader)?;
+        return fetch_wanted(store, record, &catalog, &target).await;
+    }
+    let folder = target.path.parent().unwrap_or(Path::new("."));
+    let own = scratch_file(folder)?;
     let key = layout::catalog(id);
     let record = pin!(read_live(store, id));
-    let download = pin!(store.download(&key, target.path));
+    let download = pin!(store.download(&key, &own));
     let (record, download) = match select(record, download).await {
         Either::Left((record, download)) => (record?, Either::Left(download)),
         Either::Right((downloaded, record)) => (record.await?, Either::Right(downloaded)),
     };
     let catalog = readable_catalog(&record, target.reader)?;
-    match download {
-        Either::Right(downloaded) if catalog.key == key => {
-            arrived(store, id, &catalog, target.path, downloaded).await?;
-        }
-        _ if catalog.size.is_some_and(|size| size > target.max_size) => {
-            return Ok(Opened { record, downloaded: false });
-        }
-        Either::Left(download) if catalog.key == key => {
-            arrived(store, id, &catalog, target.path, download.await).await?;
-        }
-        _ => download_catalog(store, id, &catalog, target.path).await?,
-    }
+    let downloaded = match download {
+        Either::Right(downloaded) if catalog.key == key => downloaded,
+        Either::Left(download) if catalog.key == key && !target.is_too_large(&catalog) => download.await,
+        _ => return fetch_wanted(store, record, &catalog, &target).await,
+    };
+    arrived(store, id, &catalog, &own, downloaded).await?;
+    std::fs::rename(&own, target.path).map_err(|source| RepoError::Local { path: target.path.to_owned(), source })?;
     Ok(Opened { record, downloaded: true })
+}
+
+/// Copies the catalog, unless it is larger than wanted.
+async fn fetch_wanted(
+    store: &dyn Store,
+    record: Record,
+    catalog: &Catalog,
+    target: &CatalogTarget<'_>,
+) -> Result<Opened, RepoError> {
+    let downloaded = !target.is_too_large(catalog);
+    if downloaded {
+        download_catalog(store, record.id, catalog, target.path).await?;
+    }
+    Ok(Opened { record, downloaded })
 }
 
 /// Copies a catalog of a version into a file and checks its hash.

@@ -296,6 +296,11 @@ impl From<LakeError> for Error {
                 Code::BadPath,
                 "copy the rows with CREATE TABLE … AS SELECT, so that they are written to the data folder.",
             ),
+            LakeError::NotFlushed { .. } => (
+                Code::DuckDb,
+                "CALL ducklake_flush_inlined_data('<lake>') in the session that wrote the rows, or write the table anew with \
+                 CREATE OR REPLACE TABLE t AS FROM t; then call again.",
+            ),
             LakeError::StillInlined { .. } => (
                 Code::DuckDb,
                 "run CALL ducklake_flush_inlined_data('<lake>'); it writes them out, or shows DuckLake's reason.",

@@ -157,7 +157,9 @@ fn argument(kind: ParameterType, value: &DuckValue) -> Argument {
         ParameterType::Boolean => Argument::Boolean(value.to_bool()),
         ParameterType::Integer => Argument::Integer(value.to_int64()),
         ParameterType::TextList => {
-            Argument::TextList(value.to_list().unwrap_or_default().iter().map(ToString::to_string).collect())
+            // A NULL among them counts as not given, too; DuckDB throws when it is asked for its text.
+            let texts = value.to_list().unwrap_or_default().into_iter().filter(|text| !text.is_null());
+            Argument::TextList(texts.map(|text| text.to_string()).collect())
         }
     }
 }

@@ -15,6 +15,19 @@ OF_A_REPOSITORY = ["fdl_log({})", "fdl_url({})", "fdl_refs({})", "fdl_tables({})
 OF_A_LAKE = ["fdl_status({})", "fdl_commit({}, message := 'x')", "fdl_push({}, message := 'x')"]
 
 
+# ---------------------------------------------------------------- lists
+
+def test_a_null_in_a_list_counts_as_not_given(repo, shell):
+    """DuckDB throws when a NULL is asked for its text, and that would end the process."""
+    setup = f"CALL fdl_checkout({quoted(repo.path)}, alias := 'lake', path := 'nulls.sqlite');"
+    for call in ("fdl_init('other', catalog_formats := [NULL], signers := [NULL])", "fdl_commit('lake', sources := [NULL])",
+                 "fdl_push('lake', message := 'm', sources := [NULL, NULL])", f"fdl_clone({quoted(repo.path)}, target := 'copy', refs := ['main', NULL])"):
+        shell(f"{setup} CALL {call};")
+    for call in ("fdl_withdraw({}, files := [NULL])", "fdl_withdraw({}, versions := [NULL], tables := [NULL])", "fdl_expire({}, versions := [NULL])"):
+        result = shell(f"CALL {call.format(quoted(repo.path))};", check=False)
+        assert result.rc == 1 and "[FDL-BAD-ARGUMENT]" in result.err, result
+
+
 # ---------------------------------------------------------------- where there is nothing, or something else
 
 @pytest.mark.parametrize("call", OF_A_REPOSITORY)

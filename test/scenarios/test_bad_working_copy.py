@@ -312,3 +312,17 @@ def test_two_processes_on_one_working_copy(connect, repo, bare):
         for call in ("fdl_commit('lake.sqlite', message := 'x')", "fdl_push('lake.sqlite')", "fdl_checkout('repo', alias := 'lake', force := true)"):
             refused(connection, f"CALL {call}", "FDL-IN-TRANSACTION", "in use by another fdl call", "call again")
     assert rows(connection, "CALL fdl_push('lake.sqlite', message := 'x')")[0]["outcome"] == "pushed"
+
+
+def test_rows_that_ducklake_itself_cannot_write_out(repo, connect):
+    """Kept in the catalog by a session that anybody attached, for a table that lost a column (DuckLake 1.0)."""
+    connection = connect()
+    connection.execute(f"CALL fdl_checkout({quoted(repo.path)}, alias := 'lake', path := 'lake.sqlite')")
+    connection.execute("CREATE TABLE lake.narrow (a INTEGER, b INTEGER); INSERT INTO lake.narrow VALUES (1, 1); CALL fdl_push('lake', message := 'one')")
+    connection.execute("ALTER TABLE lake.narrow DROP COLUMN a; DETACH lake; ATTACH 'ducklake:sqlite:lake.sqlite' AS lake")
+    connection.execute("INSERT INTO lake.narrow VALUES (2); CREATE TABLE lake.other (a INTEGER)")
+    message = error_of(connection, "CALL fdl_push('lake', message := 'two')")
+    assert "[FDL-DUCKDB]" in message and "rows that it keeps inside the working catalog" in message
+    assert "Hint: CALL ducklake_flush_inlined_data" in message
+    connection.execute("CALL ducklake_flush_inlined_data('lake')")
+    assert rows(connection, "CALL fdl_push('lake', message := 'two')")[0]["outcome"] == "pushed"
