@@ -50,9 +50,11 @@ impl AllowedSigners {
     /// restrict would be left open, so such a line is one of them.
     pub fn parse(text: &str, zone: &impl TimeZone) -> Result<Self, FormatError> {
         let mut lines = Vec::new();
-        for text in text.lines().map(str::trim) {
+        for (number, text) in (1..).zip(text.lines().map(str::trim)) {
             if !text.is_empty() && !text.starts_with('#') {
-                let wrong = |why| FormatError::value("a line of an allowed_signers file", text, why);
+                // By its number alone: whoever names another file by mistake must not see it in a message.
+                let shown = format!("line {number}");
+                let wrong = |why| FormatError::value("a line of an allowed_signers file", &shown, why);
                 lines.push(Line::parse(text, zone).map_err(wrong)?);
             }
         }

@@ -39,7 +39,7 @@ pub fn freeze(
     })
 }
 
-/// Copies the current snapshot of a working catalog as it is, absolute paths included, for reading rows on this machine.
+/// Copies the current snapshot of a working catalog with its absolute paths, for reading rows on this machine.
 pub(super) fn copy_as_it_is(connection: &Connection, working: &Path, copy: &Path) -> Result<i64, LakeError> {
     let options = FreezeOptions { allow_encrypted: true, ..FreezeOptions::default() };
     copy_working(connection, working, copy, options, |_| Ok(()))

@@ -4,9 +4,16 @@ use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use super::SignError;
 use crate::format::NAMESPACE;
+
+/// How long an agent or a device may take: somebody may have to find and touch it.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Between two looks whether ssh-keygen has ended.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
 /// Where ssh-keygen finds the private key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +32,20 @@ pub(super) fn sign(key: &Path, holder: Holder, record: &[u8]) -> Result<Vec<u8>,
     if holder == Holder::Agent {
         keygen.arg("-U");
     }
-    let output = keygen.arg("-f").arg(key).stdin(Stdio::from(input)).output().map_err(SignError::NoKeygen)?;
+    keygen.arg("-f").arg(key).stdin(Stdio::from(input)).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = keygen.spawn().map_err(SignError::NoKeygen)?;
+    let began = Instant::now();
+    // A signature fits into the pipe, so that it can be read when all has ended.
+    while child.try_wait().map_err(SignError::NoKeygen)?.is_none() {
+        if began.elapsed() > PATIENCE {
+            // It may have ended this moment.
+            drop(child.kill());
+            drop(child.wait());
+            return Err(SignError::NoAnswer { path: key.to_owned(), seconds: PATIENCE.as_secs() });
+        }
+        sleep(BETWEEN_LOOKS);
+    }
+    let output = child.wait_with_output().map_err(SignError::NoKeygen)?;
     if output.status.success() {
         return Ok(output.stdout);
     }

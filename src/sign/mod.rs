@@ -69,6 +69,14 @@ pub enum SignError {
     /// ssh-keygen is not there.
     #[error("ssh-keygen, which this key needs to sign, cannot be run: {0}")]
     NoKeygen(io::Error),
+    /// ssh-keygen has not answered for too long.
+    #[error("ssh-keygen has not signed with {} within {seconds} seconds", path.display())]
+    NoAnswer {
+        /// The key file.
+        path: PathBuf,
+        /// How long it was waited for.
+        seconds: u64,
+    },
     /// ssh-keygen did not sign.
     #[error("ssh-keygen did not sign with {}: {said}", path.display())]
     Refused {
@@ -82,6 +90,25 @@ pub enum SignError {
     NotGood(SignatureFault),
 }
 
+/// The longest file of keys that is read, in bytes.
+const LONGEST: u64 = 1 << 20;
+
+/// Reads a file that holds keys. A pipe or a device might never end.
+///
+/// # Errors
+/// The system's; one of the kind `InvalidInput` for what is no file, or too long a one.
+pub fn read_keys(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
+    let wrong = |why| io::Error::new(io::ErrorKind::InvalidInput, why);
+    let meta = fs::metadata(path)?;
+    if !meta.is_file() {
+        return Err(wrong("it is not a file"));
+    }
+    if meta.len() > LONGEST {
+        return Err(wrong("it is too long to be a file of keys"));
+    }
+    fs::read(path).map(Zeroizing::new)
+}
+
 impl Signer {
     /// Looks at a key file: a private key signs by itself, a public key stands for the one that an agent holds.
     ///
@@ -89,8 +116,8 @@ impl Signer {
     /// [`SignError::Io`], [`SignError::NotAKey`], [`SignError::Encrypted`].
     pub fn open(path: &Path) -> Result<Self, SignError> {
         let path = path.to_owned();
-        let bytes = match fs::read(&path) {
-            Ok(bytes) => Zeroizing::new(bytes),
+        let bytes = match read_keys(&path) {
+            Ok(bytes) => bytes,
             Err(source) => return Err(SignError::Io { path, source }),
         };
         let way = match PrivateKey::from_openssh(&bytes) {

@@ -241,6 +241,10 @@ impl From<SignError> for Error {
             SignError::NoKeygen(_) => {
                 (Code::BadArgument, "install OpenSSH's client programs, or sign with a private key file.")
             }
+            SignError::NoAnswer { .. } => (
+                Code::BadArgument,
+                "ask the agent with ssh-add -l; a key in hardware may wait to be touched. Nothing was committed.",
+            ),
             SignError::Refused { .. } => (
                 Code::BadArgument,
                 "add the key with ssh-add, and start DuckDB where SSH_AUTH_SOCK names the agent; ssh-add -l lists its keys.",

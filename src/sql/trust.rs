@@ -1,6 +1,5 @@
 //! Signatures as calls ask for them: whom to trust, and what signs.
 
-use std::fs;
 use std::io::ErrorKind;
 
 use chrono::Local;
@@ -9,7 +8,7 @@ use super::place::expand;
 use super::{Arguments, Code, Context, Error};
 use crate::format::{AllowedSigners, Author, Settings, Status, Trust, VersionId, signer_of};
 use crate::repo::{self, Checked, Repository};
-use crate::sign::Signer;
+use crate::sign::{Signer, read_keys};
 
 /// The keys of the file that the call names.
 pub(super) fn allowed_signers(arguments: &Arguments) -> Result<Option<AllowedSigners>, Error> {
@@ -19,7 +18,7 @@ pub(super) fn allowed_signers(arguments: &Arguments) -> Result<Option<AllowedSig
     if given.trim().is_empty() {
         return Err(Error::bad_argument("allowed_signers is empty; it is the path of a file"));
     }
-    let bytes = fs::read(expand(given)).map_err(|error| {
+    let bytes = read_keys(&expand(given)).map_err(|error| {
         let code = match error.kind() {
             ErrorKind::NotFound => Code::NotFound,
             ErrorKind::PermissionDenied => Code::Permission,

@@ -265,13 +265,27 @@ def test_the_file_means_what_it_means_to_ssh_keygen(signed, line, good):
 
 
 def test_a_file_that_is_not_understood(signed):
-    for content, code, says in [("a@x.org no-such-option ssh-ed25519 AAAA", "FDL-BAD-ARGUMENT", "no-such-option"), ("nonsense", "FDL-BAD-ARGUMENT", "nonsense"),
-                                (None, "FDL-NOT-FOUND", "cannot be read")]:
+    for content, code, says in [("a@x.org no-such-option ssh-ed25519 AAAA", "FDL-BAD-ARGUMENT", "line 1"),
+                                ("# the keys\nroot:hush-password-hash", "FDL-BAD-ARGUMENT", "line 2"), (None, "FDL-NOT-FOUND", "cannot be read")]:
         Path("signers").unlink(missing_ok=True)
         if content:
             Path("signers").write_text(content)
         for call in ("fdl_verify('repo', allowed_signers := 'signers')", "fdl_attach('repo', alias := 'x', allowed_signers := 'signers')"):
-            assert says in signed.refused(f"FROM {call}", code)
+            message = signed.refused(f"FROM {call}", code)
+            assert says in message and "hush" not in message
+
+
+@pytest.mark.parametrize("what", ["pipe", "device", "folder", "long"])
+def test_files_of_keys_that_are_none(signed, what):
+    """A pipe nobody writes to, and a device that gives without end: neither is waited for."""
+    path = {"device": "/dev/zero", "folder": "repo"}.get(what, "odd")
+    if what == "pipe":
+        os.mkfifo(path)
+    elif what == "long":
+        Path(path).write_bytes(b"x" * ((1 << 20) + 1))
+    says = "too long" if what == "long" else "not a file"
+    for call in (f"fdl_verify('repo', allowed_signers := '{path}')", f"fdl_commit('lake', message := 'm', author := {quoted(AUTHOR)}, sign_with := '{path}')"):
+        assert says in signed.refused(f"FROM {call}", "FDL-BAD-ARGUMENT")
 
 
 def test_a_key_that_has_run_out_vouches_for_what_it_signed_before(signed):
