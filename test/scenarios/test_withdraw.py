@@ -22,13 +22,16 @@ def publish_the_secret(lake):
         INSERT INTO lake.people SELECT CASE WHEN range < 10 THEN {quoted(SECRET)} ELSE 'Nobody' END, range FROM range(20);
         INSERT INTO lake.by_name SELECT {quoted(SECRET)}, range FROM range(20);
         INSERT INTO lake.notes VALUES ({{'about': {quoted(SECRET)}, 'text': ['her', {quoted(SECRET)}]}});
-        CREATE TABLE lake.only_then AS SELECT {quoted(SECRET)} AS name""")
+        CREATE TABLE lake.only_then AS SELECT {quoted(SECRET)} AS name;
+        COMMENT ON TABLE lake.only_then IS {quoted('all that is known of ' + SECRET)};
+        CREATE VIEW lake.her AS FROM lake.people WHERE name = {quoted(SECRET)}""")
     assert lake.column("SELECT data_file FROM ducklake_list_files('lake', 'notes')") in ([], [None])
     lake.publish("with the secret", tag="v1")
     lake(f"""
         DELETE FROM lake.people WHERE name = {quoted(SECRET)};
         DELETE FROM lake.by_name WHERE name = {quoted(SECRET)};
         CREATE OR REPLACE TABLE lake.notes (note STRUCT(about VARCHAR, text VARCHAR[]));
+        DROP VIEW lake.her;
         DROP TABLE lake.only_then""")
     lake.publish("deleted")
 

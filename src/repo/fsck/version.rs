@@ -68,7 +68,7 @@ impl Scene<'_> {
             false => None,
         };
         self.signature(record, folder, &mut look).await?;
-        self.dataset(record, folder, &mut look).await?;
+        self.dataset(record, folder, mark.as_ref(), &mut look).await?;
         self.files_json(record, folder, mark.as_ref(), &mut look).await?;
         match mark {
             Some(mark) => self.taken_away(id, folder, &mark, &mut look),
@@ -142,9 +142,17 @@ impl Scene<'_> {
         Ok(())
     }
 
-    async fn dataset(&self, record: &Record, folder: &Folder, look: &mut Look) -> Result<(), RepoError> {
+    async fn dataset(
+        &self,
+        record: &Record,
+        folder: &Folder,
+        mark: Option<&Expired>,
+        look: &mut Look,
+    ) -> Result<(), RepoError> {
         let key = layout::dataset(record.id);
-        let bytes = self.described(&key, folder.has(layout::DATASET_JSON), record.dataset_sha256, true, look).await?;
+        // Of a withdrawn version it goes when it holds texts.
+        let needed = mark.is_none_or(|mark| mark.reason != Some(Reason::Withdrawn));
+        let bytes = self.described(&key, folder.has(layout::DATASET_JSON), record.dataset_sha256, needed, look).await?;
         if let Some(Err(error)) = bytes.map(|bytes| Dataset::parse(&bytes)) {
             look.unreadable(&key, &error, &self.repairs);
         }
