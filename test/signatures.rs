@@ -7,12 +7,12 @@ mod support;
 use std::sync::Arc;
 
 use fdl::format::{
-    AllowedSigners, Clock, DataDir, NAMESPACE, Record, RefName, Signature, SignatureFault, Status, Trust, Verdict,
-    VersionId, judge, layout,
+    AllowedSigners, Clock, DataDir, NAMESPACE, Record, RefKind, RefName, Signature, SignatureFault, Status, Trust,
+    Verdict, VersionId, judge, layout,
 };
 use fdl::repo::{
-    Checked, Expected, ExpireOptions, GcOptions, LocalVersion, LookInto, RepoError, Repository, WithdrawOptions,
-    check_history, check_version, create_branch, create_tag, moved_forward, plan_expire, plan_gc, plan_withdraw,
+    Checked, Expected, ExpireOptions, GcOptions, LocalVersion, LookInto, Movement, RepoError, Repository,
+    WithdrawOptions, check_history, check_version, create_branch, create_tag, plan_expire, plan_gc, plan_withdraw,
     run_expire, run_gc, run_withdraw,
 };
 use fdl::store::{Body, LoggedStore, MemoryStore, Store, Verb};
@@ -203,33 +203,120 @@ fn a_history_is_read_as_far_as_it_is_asked_for() {
     // So is one that says it is another version.
     put(store.as_ref(), &layout::version_json(ids[2]), get(store.as_ref(), &layout::version_json(ids[1])));
     assert_eq!(history(&store, ids[2], &trusting).unwrap(), [(ids[2], Status::Bad)]);
+    // So is one that is missing, and one that came before.
     block_on(store.delete(&layout::version_json(ids[2]))).unwrap();
-    assert!(matches!(history(&store, ids[3], &trusting), Err(RepoError::Corrupt { .. })));
+    assert_eq!(history(&store, ids[3], &trusting).unwrap(), [(ids[3], Status::Good), (ids[2], Status::Bad)]);
+    forge_parent(&store, ids[1], ids[1]);
+    assert_eq!(history(&store, ids[1], &trusting).unwrap(), [(ids[1], Status::Unsigned), (ids[1], Status::Bad)]);
     assert!(matches!(history(&store, ids[2], &trusting), Err(RepoError::NoSuchVersion { .. })));
+}
+
+/// What `moved` says of a ref: the movement, and the version that is not good.
+fn moved(
+    store: &Arc<MemoryStore>,
+    kind: RefKind,
+    before: VersionId,
+    now: VersionId,
+    trust: &Trust,
+) -> (&'static str, Option<VersionId>) {
+    let checked = block_on(check_version(store.as_ref(), now, trust)).unwrap();
+    match block_on(fdl::repo::moved(store.as_ref(), kind, before, &checked, trust)).unwrap() {
+        Movement::Forward => ("forward", None),
+        Movement::Back => ("back", None),
+        Movement::Unproved(checked) => ("unproved", Some(checked.version)),
+        Movement::TooFar(_) => ("too far", None),
+    }
 }
 
 #[test]
 fn forward_and_not() {
     let bench = Bench::new(3);
-    let (store, ids) = scene(&bench, &[None, None, None]);
+    let aiko = key(1);
+    let (store, ids) = scene(&bench, &[Some(&aiko), Some(&aiko), Some(&aiko)]);
     block_on(create_branch(store.as_ref(), &RefName::branch("beside").unwrap(), ids[0])).unwrap();
     let beside = push_new(&bench, &store, "beside", 2);
-    let (main, tag) = (RefName::branch("main").unwrap(), RefName::tag("v1").unwrap());
-    let moved = |name, before, now| block_on(moved_forward(store.as_ref(), name, before, now)).unwrap();
-    for (before, now, forward) in [
-        (ids[0], ids[0], true),
-        (ids[0], ids[2], true),
-        (ids[0], beside[1], true),
-        (ids[2], ids[0], false),
-        (ids[1], beside[1], false),
-        (beside[0], ids[2], false),
+    let trusting = trust(AIKO, &aiko);
+    let at = |kind, before, now| moved(&store, kind, before, now, &trusting).0;
+    for (before, now, movement) in [
+        (ids[0], ids[0], "forward"),
+        (ids[0], ids[2], "forward"),
+        // Unsigned, and made later.
+        (ids[0], beside[1], "forward"),
+        (ids[2], ids[0], "back"),
+        (ids[1], beside[1], "back"),
+        (beside[0], ids[2], "back"),
     ] {
-        assert_eq!(moved(&main, before, now), forward);
-        assert_eq!(moved(&tag, before, now), before == now);
+        assert_eq!(at(RefKind::Branch, before, now), movement);
+        assert_eq!(at(RefKind::Tag, before, now), if before == now { "forward" } else { "back" });
     }
+    // Damage ends the way.
     put(store.as_ref(), &layout::version_json(ids[1]), "{");
-    let damaged = block_on(moved_forward(store.as_ref(), &main, ids[0], ids[2]));
-    assert!(matches!(damaged, Err(RepoError::Corrupt { .. })));
+    assert_eq!(moved(&store, RefKind::Branch, ids[0], ids[2], &trusting), ("unproved", Some(ids[1])));
+    block_on(store.delete(&layout::version_json(ids[1]))).unwrap();
+    assert_eq!(moved(&store, RefKind::Branch, ids[0], ids[2], &trusting), ("unproved", Some(ids[1])));
+}
+
+/// Gives a version another parent, as somebody can who may write to the store.
+fn forge_parent(store: &MemoryStore, id: VersionId, parent: VersionId) {
+    let record = Record::parse(id, &get(store, &layout::version_json(id))).unwrap();
+    let forged = Record { parents: vec![parent], ..record };
+    put(store, &layout::version_json(id), forged.print().unwrap());
+}
+
+#[test]
+fn a_record_that_is_not_good_vouches_for_no_way_back() {
+    let bench = Bench::new(6);
+    let (aiko, mallory) = (key(1), key(2));
+    let trusting = trust(AIKO, &aiko);
+    let keys = [Some(&aiko), Some(&aiko), Some(&aiko)];
+    // v3 was verified, and main holds v2 again: the forged v1 says that it builds on v3.
+    let (store, ids) = scene(&bench, &keys);
+    forge_parent(&store, ids[0], ids[2]);
+    let said = || moved(&store, RefKind::Branch, ids[2], ids[1], &trusting);
+    assert_eq!(said(), ("unproved", Some(ids[0])));
+    for signature in [sign(&mallory, &get(store.as_ref(), &layout::version_json(ids[0]))), sign(&aiko, b"{}")] {
+        put(store.as_ref(), &layout::signature(ids[0]), signature);
+        assert_eq!(said(), ("unproved", Some(ids[0])));
+    }
+    block_on(store.delete(&layout::signature(ids[0]))).unwrap();
+    assert_eq!(said(), ("unproved", Some(ids[0])));
+    // Signed by somebody trusted it counts, whatever the IDs say of clocks.
+    put(store.as_ref(), &layout::signature(ids[0]), sign(&aiko, &get(store.as_ref(), &layout::version_json(ids[0]))));
+    assert_eq!(said(), ("forward", None));
+    // The record that was verified is the one that counts, and not one that is read anew.
+    let checked = block_on(check_version(store.as_ref(), ids[1], &trusting)).unwrap();
+    forge_parent(&store, ids[0], ids[1]);
+    forge_parent(&store, ids[1], ids[2]);
+    let moved = block_on(fdl::repo::moved(store.as_ref(), RefKind::Branch, ids[2], &checked, &trusting)).unwrap();
+    assert!(matches!(moved, Movement::Unproved(_)), "{moved:?}");
+}
+
+#[test]
+fn an_unsigned_version_on_the_way_forward() {
+    let bench = Bench::new(7);
+    let aiko = key(1);
+    let trusting = trust(AIKO, &aiko);
+    let (store, ids) = scene(&bench, &[Some(&aiko), None, Some(&aiko), Some(&aiko)]);
+    assert_eq!(moved(&store, RefKind::Branch, ids[0], ids[3], &trusting), ("forward", None));
+    // It leads elsewhere.
+    let beside = bench.chain(None, 1)[0].id();
+    assert_eq!(moved(&store, RefKind::Branch, beside, ids[3], &trusting).0, "back");
+}
+
+#[test]
+fn a_way_that_is_too_long() {
+    let bench = Bench::new(8);
+    let store = repository_with_clock(&bench);
+    let id = |number: usize| -> VersionId { format!("019a3c4d-0000-7000-8000-{number:012x}").parse().unwrap() };
+    let hash = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    for number in 0..=10_001 {
+        let parents = if number == 0 { String::new() } else { format!("\"{}\"", id(number - 1)) };
+        let record = format!(r#"{{"fdl": "0.1", "id": "{}", "parents": [{parents}], "sha256": "{hash}"}}"#, id(number));
+        put(store.as_ref(), &layout::version_json(id(number)), record);
+    }
+    let nobody = Trust::default();
+    assert_eq!(moved(&store, RefKind::Branch, id(1), id(10_001), &nobody).0, "forward");
+    assert_eq!(moved(&store, RefKind::Branch, id(0), id(10_001), &nobody).0, "too far");
 }
 
 #[test]

@@ -29,6 +29,9 @@ pub const DATASET_JSON: &str = "dataset.json";
 pub const FILES_JSON: &str = "files.json";
 /// The folder of catalogs in other formats.
 pub const CATALOGS: &str = "catalogs/";
+/// How the name of a write-ahead log ends, which DuckDB looks for beside each database that it attaches. No version has
+/// one.
+pub const WAL: &str = ".wal";
 /// The name of the mark of a version that is past retention or withdrawn.
 pub const EXPIRED_JSON: &str = "expired.json";
 

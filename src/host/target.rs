@@ -164,7 +164,8 @@ fn version(key: String) -> Result<Target, Refusal> {
         layout::CATALOG => VersionPart::Catalog,
         layout::EXPIRED_JSON => VersionPart::Mark,
         _ if other_catalog() => VersionPart::Catalog,
-        _ if is_simple(name) => VersionPart::Other,
+        // DuckDB asks for a write-ahead log beside each catalog, and would read the catalog with the changes in it.
+        _ if is_simple(name) && !name.ends_with(layout::WAL) => VersionPart::Other,
         _ => return Err(Refusal::not_found(&key)),
     };
     Ok(Target::Version(key, part))
@@ -291,6 +292,9 @@ mod tests {
             "/data/..%2ffdl.json",
             "/data/%252e%252e/fdl.json",
             "/data/%25252e%25252e/x",
+            &format!("/versions/{ID}/ducklake.duckdb.wal"),
+            &format!("/versions/{ID}/ducklake.duckdb%2Ewal"),
+            &format!("/versions/{ID}/catalogs/0.3.duckdb.wal"),
             "/data/a%5C..%5Cb",
             "/data/..%5cfdl.json",
             "/data/a%00b",

@@ -1,11 +1,12 @@
 //! Attaching a published version, read-only.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use super::definition::read_contents;
 use super::{LakeError, describe};
 use crate::engine::{Connection, identifier, literal};
-use crate::format::{DataDir, Files};
+use crate::format::{DataDir, Files, layout};
 
 /// The statement that attaches a version from plain DuckDB with ducklake. The reader gives the data path itself: the one
 /// in the catalog says where the writer published (docs/format.md section 10).
@@ -35,6 +36,21 @@ pub fn try_version(connection: &Connection, catalog: &str, data_path: &str) -> R
     Ok(connection.attach(&format!("ducklake:{catalog}"), &options)?.detach()?)
 }
 
+/// Refuses a frozen catalog beside which a write-ahead log lies: DuckDB applies one also to what it attaches read-only.
+///
+/// # Errors
+/// [`LakeError::WriteAheadLog`]; the system's.
+pub fn require_no_wal(frozen: &Path) -> Result<(), LakeError> {
+    let mut path = frozen.as_os_str().to_owned();
+    path.push(layout::WAL);
+    let path = PathBuf::from(path);
+    match fs::symlink_metadata(&path) {
+        Ok(_) => Err(LakeError::WriteAheadLog { path }),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(()),
+        Err(source) => Err(LakeError::io("read", &path, source)),
+    }
+}
+
 /// The data files that a catalog names, each checked to lie under the data folder: a catalog from elsewhere must not
 /// make DuckDB read anything else.
 ///
@@ -54,12 +70,14 @@ pub fn check_catalog(connection: &Connection, catalog: &Path, data_dir: &DataDir
 pub fn forget_files(connection: &Connection) -> Result<(), LakeError> {
     const SETTING: &str = "enable_external_file_cache";
     let row = connection.row(&format!("SELECT current_setting('{SETTING}')::VARCHAR"))?;
-    if row.text(0)? == "true" {
-        // Off empties it.
-        connection.execute(&format!("SET GLOBAL {SETTING} = false"))?;
-        connection.execute(&format!("SET GLOBAL {SETTING} = true"))?;
+    if row.text(0)? != "true" {
+        return Ok(());
     }
-    Ok(())
+    // Off empties it. It is the session's own setting, so on again follows whatever came of that.
+    let emptied = connection.execute(&format!("SET GLOBAL {SETTING} = false"));
+    let on = || connection.execute(&format!("SET GLOBAL {SETTING} = true"));
+    on().or_else(|_| on())?;
+    Ok(emptied?)
 }
 
 /// The rows of a Parquet file, every row group and column read.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use super::attach::require_no_wal;
 use super::copy::{self, Tables};
 use super::thaw::CHECKOUT_KEY;
 use super::{LakeError, paths};
@@ -151,8 +152,9 @@ impl Contents {
 /// Reads a frozen catalog.
 ///
 /// # Errors
-/// [`LakeError::Corrupt`] for a file that is no DuckLake catalog, or DuckDB's.
+/// [`LakeError::Corrupt`] for a file that is no DuckLake catalog, those of [`require_no_wal`], or DuckDB's.
 pub fn read_contents(connection: &Connection, frozen: &Path) -> Result<Contents, LakeError> {
+    require_no_wal(frozen)?;
     let corrupt = |why: String| LakeError::Corrupt { object: frozen.to_string_lossy().into_owned(), why };
     let attached = connection.attach(&frozen.to_string_lossy(), "TYPE duckdb, READ_ONLY");
     let attached = attached.map_err(|error| match error.kind {

@@ -84,6 +84,12 @@ pub enum LakeError {
         /// What is wrong with it.
         why: String,
     },
+    /// A write-ahead log beside a frozen catalog.
+    #[error("{} lies beside a catalog, and DuckDB would read the catalog with the changes in it", path.display())]
+    WriteAheadLog {
+        /// The log.
+        path: PathBuf,
+    },
     /// The alias belongs to a database that has nothing to do with the call.
     #[error("the name {alias} is taken by another database")]
     AliasTaken {

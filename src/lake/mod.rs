@@ -28,7 +28,9 @@ mod translate;
 mod working;
 mod working_copy;
 
-pub use attach::{attach_version, attach_version_sql, check_catalog, count_rows, forget_files, try_version};
+pub use attach::{
+    attach_version, attach_version_sql, check_catalog, count_rows, forget_files, require_no_wal, try_version,
+};
 pub use commit::{Commit, CommitRequest, commit};
 pub use compare::{Change, Comparison, ReadRows, Side, TableChange, compare};
 pub use definition::read_contents;

@@ -94,7 +94,7 @@ fn other_catalog(format: &str) -> String {
 /// format that fdl does not know is not read.
 ///
 /// # Errors
-/// The system's, or DuckDB's when the catalog cannot be made.
+/// The system's or DuckDB's when it could not be tried; the next call tries again.
 pub fn session_reads(connection: &Connection, format: &str) -> Result<bool, LakeError> {
     static TRIED: Mutex<BTreeMap<String, bool>> = Mutex::new(BTreeMap::new());
     if template(connection)?.format == format {
@@ -111,12 +111,21 @@ pub fn session_reads(connection: &Connection, format: &str) -> Result<bool, Lake
     let file = folder.path().join("empty");
     empty(connection, &file, known)?;
     let lake = connection.attach(&format!("ducklake:{}", file.to_string_lossy()), "READ_ONLY");
-    let reads = lake.is_ok();
-    if let Ok(lake) = lake {
-        lake.detach()?;
-    }
+    let reads = match lake {
+        Ok(lake) => {
+            lake.detach()?;
+            true
+        }
+        Err(error) if tells_of_version(&error.message) => false,
+        Err(error) => return Err(error.into()),
+    };
     tried.insert(format.to_owned(), reads);
     Ok(reads)
+}
+
+/// Whether DuckLake refuses a catalog for its format, in the words of 1.5 or of 1.4.
+fn tells_of_version(message: &str) -> bool {
+    message.contains("DuckLake catalog version mismatch") || message.contains("Only DuckLake versions")
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempPath;
 
 use crate::format::{DataDir, Files, FormatError, Record, Sha256, layout};
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 
 use super::error::RepoError;
 use super::read::{Catalog, download_catalog, get_optional, main_catalog};
@@ -83,6 +83,21 @@ pub(super) async fn fetch_catalog(
     let copy = scratch_file(scratch)?;
     download_catalog(store, record.id, catalog, &copy).await?;
     Ok(OnDisk::Copy(copy))
+}
+
+/// Refuses a catalog beside which a write-ahead log lies, for whoever has DuckDB read it where it is: DuckDB applies one
+/// also to what it attaches read-only, over HTTP and S3 as well. One question and no object read.
+///
+/// # Errors
+/// [`RepoError::WriteAheadLog`]; those of the store.
+pub async fn require_no_wal(store: &dyn Store, catalog: &Catalog) -> Result<(), RepoError> {
+    let object = format!("{}{}", catalog.key, layout::WAL);
+    match store.head(&object).await {
+        Ok(_) => Err(RepoError::WriteAheadLog { object }),
+        // Where listing is not allowed, S3 denies access to keys that are not there; DuckDB is then denied it as well.
+        Err(StoreError::NotFound { .. } | StoreError::Permission { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// What a catalog itself names, every path checked.

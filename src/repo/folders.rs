@@ -68,7 +68,12 @@ impl Folder {
 
 /// Whether an object of this name in the folder of a version goes when the version expires.
 pub(super) fn is_catalog(name: &str) -> bool {
-    name == layout::CATALOG || name.starts_with(layout::CATALOGS)
+    name == layout::CATALOG || name.starts_with(layout::CATALOGS) || is_wal(name)
+}
+
+/// Whether it is named as a write-ahead log, which is no part of a version.
+pub(super) fn is_wal(name: &str) -> bool {
+    name.ends_with(layout::WAL)
 }
 
 /// The folders of all versions.

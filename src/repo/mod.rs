@@ -22,7 +22,7 @@ mod resolve;
 mod verify;
 mod withdraw;
 
-pub use catalog::{CatalogFiles, LookInto};
+pub use catalog::{CatalogFiles, LookInto, require_no_wal};
 pub use clone::{CloneError, CloneOptions, Cloned, clone};
 pub use error::RepoError;
 pub use expire::{ExpireAction, ExpireOptions, ExpirePlan, ExpireRow, plan_expire, run_expire};
@@ -42,7 +42,7 @@ pub use read::{
 pub use ref_change::{RefChange, create_branch, create_tag, delete_ref};
 pub use refs::{Refs, RefsJsonWrite, list_refs, refresh_refs_json};
 pub use resolve::{Resolved, resolve};
-pub use verify::{Checked, check_bytes, check_history, check_version, moved_forward};
+pub use verify::{Checked, Movement, check_bytes, check_history, check_version, moved};
 pub use withdraw::{
     WithdrawAction, WithdrawError, WithdrawOptions, WithdrawPlan, WithdrawRow, plan_withdraw, run_withdraw,
 };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::future::join;
 use futures::{Stream, stream};
 
-use crate::format::{FormatError, Record, RefKind, RefName, Status, Trust, Verdict, VersionId, judge, layout};
+use crate::format::{FormatError, Record, RefKind, Status, Trust, Verdict, VersionId, judge, layout};
 use crate::store::{Object, Store, StoreError};
 
 use super::error::RepoError;
@@ -63,62 +63,117 @@ pub fn check_bytes(
             Ok(Checked { version: id, record: Some(parsed), verdict })
         }
         Err(error @ FormatError::UnsupportedVersion { .. }) => Err(error.into()),
-        Err(error) => {
-            let verdict = Verdict { status: Status::Bad, signer: None, key: None, note: Some(error.to_string()) };
-            Ok(Checked { version: id, record: None, verdict })
-        }
+        Err(error) => Ok(damaged(id, error.to_string())),
     }
 }
 
 /// A version and those before it, newest first. A version is read when it is asked for and not before.
 ///
-/// The stream ends after a version whose record cannot be read, which is bad, as nothing says what came before it. It
-/// ends with an error when a version is missing: [`RepoError::Corrupt`] for a parent, [`RepoError::NoSuchVersion`] for
-/// `start` itself.
+/// The stream ends after a version that is bad and without a record, as nothing says what came before it: one whose record
+/// cannot be read or is missing, or one that the history has led to already. It ends with an error when `start` itself is
+/// missing ([`RepoError::NoSuchVersion`]), and with those of [`check_version`].
 pub fn check_history(
     store: Arc<dyn Store>,
     start: VersionId,
     trust: Arc<Trust>,
 ) -> impl Stream<Item = Result<Checked, RepoError>> + Send + 'static {
-    stream::try_unfold((Walk::new(start), None), move |(mut walk, previous)| {
+    stream::try_unfold((Walk::new(start), None), move |(mut walk, previous): (Walk, Option<Checked>)| {
         let (store, trust) = (Arc::clone(&store), Arc::clone(&trust));
         async move {
             // Only now, so that a circle does not take the version before it away.
-            if let Some(parent) = previous
-                && !walk.to(parent)?
-            {
-                return Ok(None);
-            }
-            let checked = check_version(store.as_ref(), walk.at, &trust).await.map_err(|error| walk.missing(error))?;
-            let parent = checked.record.as_ref().and_then(Record::parent);
-            Ok(Some((checked, (walk, Some(parent)))))
+            let checked = match previous {
+                None => Some(check_version(store.as_ref(), start, &trust).await?),
+                Some(child) => next(store.as_ref(), &mut walk, &child, &trust).await?,
+            };
+            Ok(checked.map(|checked| (checked.clone(), (walk, Some(checked)))))
         }
     })
 }
 
-/// Whether a ref that held `before` may hold `now`: a tag never moves, and a branch moves forward only (docs/format.md
-/// section 8). Reads one record after the other, ten thousand at the most.
+/// The parent of the version where the walk stands; nothing when there is none.
+async fn next(
+    store: &dyn Store,
+    walk: &mut Walk,
+    child: &Checked,
+    trust: &Trust,
+) -> Result<Option<Checked>, RepoError> {
+    let Some(parent) = child.record.as_ref().and_then(Record::parent) else {
+        return Ok(None);
+    };
+    let checked = match walk.to(Some(parent)) {
+        Ok(_) => check_version(store, parent, trust).await.map_err(|error| walk.missing(error)),
+        Err(error) => Err(error),
+    };
+    match checked {
+        Err(error @ RepoError::Corrupt { .. }) => Ok(Some(damaged(parent, error.to_string()))),
+        checked => checked.map(Some),
+    }
+}
+
+fn damaged(version: VersionId, why: String) -> Checked {
+    let verdict = Verdict { status: Status::Bad, signer: None, key: None, note: Some(why) };
+    Checked { version, record: None, verdict }
+}
+
+/// Where a ref went from a version that was verified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Movement {
+    /// It holds it still, or leads to it.
+    Forward,
+    /// It leads elsewhere.
+    Back,
+    /// What it leads to cannot be told, since this version, on the way, is not good.
+    Unproved(Box<Checked>),
+    /// It was not met within this many versions.
+    TooFar(usize),
+}
+
+/// Whether a ref that held `before`, which was good then, may hold `now`: a tag never moves, and a branch moves forward
+/// only (docs/format.md section 8). Reads one record after the other from `now` on, ten thousand at the most.
+///
+/// The name of a parent counts in a record that is good. In another, which anybody may have written, it counts only
+/// where `now` was made after `before` by their IDs, the first of which its own signature covers: a forger could then
+/// not have taken the reader back.
 ///
 /// # Errors
-/// [`RepoError::Corrupt`] where the history is damaged; those of the store.
-pub async fn moved_forward(
+/// [`RepoError::UnsupportedVersion`], those of the store.
+pub async fn moved(
     store: &dyn Store,
-    reference: &RefName,
+    kind: RefKind,
     before: VersionId,
-    now: VersionId,
-) -> Result<bool, RepoError> {
-    if now == before || reference.kind() == RefKind::Tag {
-        return Ok(now == before);
+    now: &Checked,
+    trust: &Trust,
+) -> Result<Movement, RepoError> {
+    if now.version == before {
+        return Ok(Movement::Forward);
     }
-    let mut walk = Walk::new(now);
+    if kind == RefKind::Tag {
+        return Ok(Movement::Back);
+    }
+    let (mut walk, mut at, mut doubtful) = (Walk::new(now.version), now.clone(), None);
     for _ in 0..FURTHEST {
-        let record = walk.record(store).await?;
-        if !walk.to(record.parent())? {
-            return Ok(false);
+        if at.verdict.status != Status::Good && doubtful.is_none() {
+            doubtful = Some(at.clone());
         }
-        if walk.at == before {
-            return Ok(true);
+        let Some(record) = &at.record else {
+            return Ok(Movement::Unproved(Box::new(doubtful.unwrap_or(at))));
+        };
+        if record.parent() == Some(before) {
+            return Ok(match doubtful {
+                Some(doubtful) if !is_later(now.version, before) => Movement::Unproved(Box::new(doubtful)),
+                _ => Movement::Forward,
+            });
+        }
+        match next(store, &mut walk, &at, trust).await? {
+            Some(parent) => at = parent,
+            None => return Ok(Movement::Back),
         }
     }
-    Ok(false)
+    Ok(Movement::TooFar(FURTHEST))
+}
+
+/// Whether an ID says that it was made after another. Only those of UUIDs of version 7 do.
+fn is_later(id: VersionId, than: VersionId) -> bool {
+    let tells = |id: VersionId| id.uuid().get_version_num() == 7;
+    tells(id) && tells(than) && id > than
 }

@@ -84,6 +84,10 @@ impl Code {
 /// How many characters of a sentence, or of a hint, are shown at the most.
 const LONGEST: usize = 600;
 
+/// What to do about a file that no version has, and that changes what is read of one.
+pub(super) const WRITE_AHEAD_LOG: &str = "no version has such a file: delete it, and find out who could write it there; FROM \
+                                          fdl_fsck('<repository>'); shows all of them.";
+
 /// Why a command could not do what it was asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
@@ -310,6 +314,7 @@ impl From<LakeError> for Error {
                 "run CALL ducklake_flush_inlined_data('<lake>'); it writes them out, or shows DuckLake's reason.",
             ),
             LakeError::Corrupt { .. } => (Code::Corrupt, "check the version out again with force := true."),
+            LakeError::WriteAheadLog { .. } => (Code::Corrupt, WRITE_AHEAD_LOG),
             LakeError::AliasTaken { .. } => {
                 (Code::Exists, "choose another name with alias := '…', or DETACH it first.")
             }

@@ -1,5 +1,6 @@
 //! What to do about each error of a repository.
 
+use super::error::WRITE_AHEAD_LOG;
 use super::{Code, Error};
 use crate::repo::RepoError;
 
@@ -49,6 +50,7 @@ impl From<RepoError> for Error {
                  gets the newest), or ask the publisher to add yours to catalog_formats in fdl.json."
                     .into(),
             ),
+            RepoError::WriteAheadLog { .. } => (Code::Corrupt, WRITE_AHEAD_LOG.into()),
             RepoError::Corrupt { .. } => {
                 (Code::Corrupt, "restore the object from a copy of the repository; nothing was changed.".into())
             }

@@ -1,7 +1,8 @@
 //! The DuckLake formats that the session reads, and those that a repository asks for.
 
+use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Context, Error};
 use crate::engine::Connection;
@@ -14,6 +15,8 @@ use crate::store::Store;
 pub(super) struct SessionReader<'a> {
     connection: &'a Connection,
     format: &'static str,
+    /// Formats that could not be tried, and why.
+    untried: Mutex<BTreeMap<String, String>>,
 }
 
 impl<'a> SessionReader<'a> {
@@ -23,7 +26,7 @@ impl<'a> SessionReader<'a> {
     /// FDL-DUCKDB when it cannot be loaded.
     pub(super) fn of(connection: &'a Connection) -> Result<Self, Error> {
         lake::load_extensions(connection)?;
-        Ok(Self { connection, format: lake::session_format(connection)? })
+        Ok(Self { connection, format: lake::session_format(connection)?, untried: Mutex::default() })
     }
 
     /// Nothing in a session that has no DuckLake and can get none, as in DuckDB 2.0.
@@ -58,12 +61,21 @@ impl<'a> SessionReader<'a> {
 
 impl CatalogReader for SessionReader<'_> {
     fn describe(&self) -> String {
-        format!("this session's DuckLake reads {}", self.format)
+        let untried = self.untried.lock().unwrap_or_else(PoisonError::into_inner);
+        let untried: String = untried
+            .iter()
+            .map(|(format, why)| format!("; whether it reads {format} could not be tried: {why}"))
+            .collect();
+        format!("this session's DuckLake reads {}{untried}", self.format)
     }
 
     fn reads(&self, format: &str) -> bool {
         // What cannot be tried is not read; the catalogs of the session's own format need no trial.
-        lake::session_reads(self.connection, format).unwrap_or(false)
+        lake::session_reads(self.connection, format).unwrap_or_else(|error| {
+            let mut untried = self.untried.lock().unwrap_or_else(PoisonError::into_inner);
+            untried.insert(format.to_owned(), error.to_string());
+            false
+        })
     }
 }
 

@@ -2,53 +2,99 @@
 //!
 //! `<cache>/verified/<repository>/<ref>` holds a version ID. A repository is known by its ID and by its location, so that
 //! one which takes on another ID does not pass for one that was never seen; a ref by its name, and the default branch by
-//! `HEAD` as well.
+//! `HEAD` as well. Under a short name, a branch is held against a tag of that name, and a tag against a branch.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::cache::cache_root;
 use super::{Code, Context, Error};
-use crate::format::{Base, RefKind, RefName, Revision, Sha256, VersionId, layout, parse_ref, print_ref};
+use crate::format::{Base, RefKind, RefName, Revision, Sha256, Trust, VersionId, layout, parse_ref, print_ref};
 use crate::lake::LakeError;
-use crate::repo::{self, Repository, Resolved};
+use crate::repo::{self, Checked, Movement, Repository, Resolved};
 
 /// What is remembered of a ref.
 #[derive(Debug)]
 pub(super) struct Memory {
     reference: RefName,
-    /// Each file, with what it held when it was read.
-    files: Vec<(PathBuf, Option<VersionId>)>,
+    /// `<cache>/verified`.
+    folder: PathBuf,
+    files: Vec<Remembered>,
 }
 
-/// A ref that does not lead to what was verified.
+/// A file that remembers.
+#[derive(Debug)]
+struct Remembered {
+    /// Its path in the folder of what is remembered.
+    name: String,
+    /// What it held when it was read.
+    before: Option<VersionId>,
+    /// The kind of ref that it remembers.
+    kind: RefKind,
+    /// Whether it remembers what the call asked for; another ref of the same short name is only compared with.
+    own: bool,
+}
+
+/// A ref that does not lead to what was verified, as far as can be told.
 #[derive(Debug, Clone)]
 pub(super) struct WentBack {
     /// The ref.
     pub(super) reference: RefName,
-    /// What it held when it was verified.
+    /// What was verified.
     pub(super) before: VersionId,
     /// What it holds now.
     pub(super) now: VersionId,
-    /// The file that remembers it.
-    pub(super) file: PathBuf,
+    movement: Movement,
+    folder: PathBuf,
+    /// The files that remember something that it does not lead to.
+    files: Vec<String>,
 }
 
 impl WentBack {
+    /// The status of its row in `fdl_verify`.
+    pub(super) fn status(&self) -> &'static str {
+        match self.movement {
+            Movement::Back => "gone back",
+            Movement::Forward | Movement::Unproved(_) | Movement::TooFar(_) => "unproved",
+        }
+    }
+
     /// What has happened, in a sentence.
     pub(super) fn sentence(&self) -> String {
-        let Self { reference, before, now, .. } = self;
-        format!("{reference} has gone back: it holds {now}, which does not build on {before}, verified here before")
+        let Self { reference, before, now, movement, .. } = self;
+        let holds = format!("it holds {now}, and {before} was verified here before");
+        match movement {
+            Movement::Forward | Movement::Back => {
+                format!(
+                    "{reference} has gone back: it holds {now}, which does not build on {before}, verified here before"
+                )
+            }
+            Movement::Unproved(checked) => {
+                let Checked { version, verdict, .. } = checked.as_ref();
+                let note = verdict.note.as_deref().map(|note| format!(" ({note})")).unwrap_or_default();
+                format!(
+                    "{reference} cannot be shown to have gone forward: {holds}; of what lies between them, {version} is \
+                     not good but {}{note}",
+                    verdict.status
+                )
+            }
+            Movement::TooFar(versions) => format!(
+                "{reference} cannot be shown to have gone forward: {holds}, which is not among the last {versions} versions"
+            ),
+        }
     }
 }
 
 impl From<WentBack> for Error {
     fn from(found: WentBack) -> Self {
         let hint = format!(
-            "ask the publisher which is right; if it is what {} holds now, delete {} and call again.",
+            "ask the publisher which is right; if it is what {} holds now, delete in {} what remembers the other, and call \
+             again: {}",
             found.reference.short(),
-            found.file.display()
+            found.folder.display(),
+            found.files.join(", ")
         );
         Self::new(Code::Untrusted, found.sentence(), hint)
     }
@@ -58,7 +104,7 @@ impl Memory {
     /// Reads what is remembered. Nothing is for a version that was named by itself or by counting back.
     ///
     /// # Errors
-    /// FDL-CORRUPT for a file that holds no version, and the system's.
+    /// FDL-CORRUPT for a file that holds no version, those of [`cache_root`], and the system's.
     pub(super) fn read(
         repository: &Repository,
         revision: &Revision,
@@ -72,39 +118,65 @@ impl Memory {
         }
         let by_location = Sha256::of(repository.store().location().as_bytes()).to_string();
         let by_id = repository.settings().id.map(|id| id.to_string());
-        let head = (revision.base == Base::Head).then(|| layout::HEAD.to_owned());
+        let mut names = vec![(reference.full().to_owned(), reference.kind(), true)];
+        match &revision.base {
+            Base::Head => names.push((layout::HEAD.to_owned(), reference.kind(), true)),
+            // A tag in the place of a branch, or a branch in that of a tag, answers to the same short name.
+            Base::Name { branch, tag, .. } => {
+                let others = [branch, tag].into_iter().filter(|name| **name != reference);
+                names.extend(others.map(|name| (name.full().to_owned(), name.kind(), false)));
+            }
+            Base::Ref(_) | Base::Id(_) => {}
+        }
+        let folder = cache_root()?.join("verified");
         let mut files = Vec::new();
-        for folder in by_id.into_iter().chain([by_location]) {
-            for name in [reference.full().to_owned()].into_iter().chain(head.clone()) {
+        for place in by_id.into_iter().chain([by_location]) {
+            for (name, kind, own) in &names {
                 // No name of a ref holds a plus sign. A branch a/b may follow a branch a.
-                let file = cache_root().join("verified").join(&folder).join(name.replace('/', "+"));
-                let held = held(&file)?;
-                files.push((file, held));
+                let name = format!("{place}/{}", name.replace('/', "+"));
+                let before = held(&folder.join(&name))?;
+                files.push(Remembered { name, before, kind: *kind, own: *own });
             }
         }
-        Ok(Some(Self { reference, files }))
+        Ok(Some(Self { reference, folder, files }))
     }
 
-    /// Whether the ref leads to everything that is remembered.
+    /// Whether the ref leads to everything that is remembered, now that it holds `now`.
+    ///
+    /// # Errors
+    /// Those of [`repo::moved`].
     pub(super) fn went_back(
         &self,
         context: &Context,
         repository: &Repository,
-        now: VersionId,
+        now: &Checked,
+        trust: &Trust,
     ) -> Result<Option<WentBack>, Error> {
-        let mut good = None;
-        for (file, before) in &self.files {
-            let Some(before) = before.filter(|before| Some(*before) != good) else {
+        let mut known: BTreeMap<(VersionId, RefKind), Movement> = BTreeMap::new();
+        let mut found: Option<WentBack> = None;
+        for Remembered { name, before, kind, .. } in &self.files {
+            let Some(before) = *before else {
                 continue;
             };
-            let forward = repo::moved_forward(repository.store(), &self.reference, before, now);
-            if !context.block_on(forward)?? {
-                let (reference, file) = (self.reference.clone(), file.clone());
-                return Ok(Some(WentBack { reference, before, now, file }));
+            // Whichever of them is a tag, it does not move.
+            let kind = if *kind == RefKind::Tag { RefKind::Tag } else { self.reference.kind() };
+            let movement = match known.get(&(before, kind)) {
+                Some(movement) => movement.clone(),
+                None => {
+                    let moved = repo::moved(repository.store(), kind, before, now, trust);
+                    let movement = context.block_on(moved)??;
+                    known.insert((before, kind), movement.clone());
+                    movement
+                }
+            };
+            if movement != Movement::Forward {
+                let (reference, folder) = (self.reference.clone(), self.folder.clone());
+                let now = now.version;
+                let new = || WentBack { reference, before, now, movement, folder, files: Vec::new() };
+                found.get_or_insert_with(new).files.push(name.clone());
             }
-            good = Some(before);
         }
-        Ok(None)
+        Ok(found)
     }
 
     /// Remembers a version that is good, unless another call has remembered another since.
@@ -112,10 +184,11 @@ impl Memory {
     /// # Errors
     /// The system's.
     pub(super) fn remember(&self, version: VersionId) -> Result<(), Error> {
-        for (file, before) in &self.files {
-            if *before == Some(version) {
+        for Remembered { name, before, own, .. } in &self.files {
+            if *before == Some(version) || !own {
                 continue;
             }
+            let file = &self.folder.join(name);
             let folder = file.parent().unwrap_or(file);
             let failed = |source| io_error("write", file, source);
             fs::create_dir_all(folder).map_err(failed)?;
@@ -158,8 +231,11 @@ mod tests {
         let [old, new]: [VersionId; 2] =
             ["019a3c4d-0000-7000-8000-000000000000", "019a3c4e-0000-7000-8000-000000000000"]
                 .map(|id| id.parse().unwrap());
-        let memory =
-            |before| Memory { reference: RefName::branch("main").unwrap(), files: vec![(file.clone(), before)] };
+        let memory = |before| {
+            let (name, kind) = ("a repository/refs+heads+main".to_owned(), RefKind::Branch);
+            let files = vec![Remembered { name, before, kind, own: true }];
+            Memory { reference: RefName::branch("main").unwrap(), folder: folder.path().to_owned(), files }
+        };
         let (first, second) = (memory(None), memory(None));
         first.remember(new).unwrap();
         // It found its version before the other moved on, and nothing says that its is the later one.

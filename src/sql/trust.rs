@@ -49,10 +49,9 @@ pub(super) fn require_good(
     context: &Context,
     repository: &Repository,
     version: VersionId,
-    allowed: AllowedSigners,
+    trust: &Trust,
 ) -> Result<Checked, Error> {
-    let trust = trust(Some(allowed), repository.settings());
-    let checked = context.block_on(repo::check_version(repository.store(), version, &trust))??;
+    let checked = context.block_on(repo::check_version(repository.store(), version, trust))??;
     let verdict = &checked.verdict;
     let note = verdict.note.as_deref().unwrap_or_default();
     let key = verdict.key.as_deref().unwrap_or_default();

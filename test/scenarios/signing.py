@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from pathlib import Path
 
 AIKO = "aiko@example.org"
 AUTHOR = f"Aiko Tanaka <{AIKO}>"
@@ -86,3 +87,19 @@ def publish(session, sql, lake="lake", key="key", **named):
     assert made["committed"], made
     assert session.fdl("push", lake)["outcome"] == "pushed"
     return made["version"]
+
+
+def signed_repository(session):
+    """A repository `repo`, whose branch main has one version signed by `key`; `.version` and `.folder` are its. Gives the session."""
+    make_key("key")
+    allow((AIKO, None, "key"))
+    session.fdl("init", "repo")
+    session.checkout("repo")
+    session.version = publish(session, "CREATE TABLE lake.t AS SELECT range AS i FROM range(10)", message="one")
+    session.folder = Path("repo/versions", session.version).resolve()
+    return session
+
+
+def move(ref, version):
+    """What somebody who has the folder can do and fdl does not: a ref that goes anywhere."""
+    Path("repo/refs", ref).write_text(version + "\n")

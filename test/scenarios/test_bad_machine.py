@@ -96,7 +96,7 @@ assert len(rows(c, "FROM fdl_refs('small/repo')")) == 4
 
 def test_attach_with_a_full_cache(repo):
     namespaced(SMALL, FULL + """
-os.environ['FDL_CACHE_DIR'] = 'small/cache'
+os.environ['FDL_CACHE_DIR'] = os.path.abspath('small/cache')
 disk.fill()
 no_room("CALL fdl_attach('repo', alias := 'x', cache := 'always')")
 disk.free()
@@ -170,7 +170,7 @@ def test_folders_that_can_only_be_read(repo, bare):
 cannot("CALL fdl_init('closed')")
 cannot("CALL fdl_init('closed/below')")
 cannot("CALL fdl_checkout('repo', alias := 'x', path := 'closed/x.sqlite')")
-os.environ['FDL_CACHE_DIR'] = 'closed/cache'
+os.environ['FDL_CACHE_DIR'] = os.path.abspath('closed/cache')
 cannot("CALL fdl_attach('repo', alias := 'x', cache := 'always')")
 """)
 

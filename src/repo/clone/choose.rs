@@ -8,7 +8,7 @@ use crate::format::{Record, RefKind, RefName, Sha256, VersionId, layout};
 use crate::store::{Store, StoreError};
 
 use super::super::error::RepoError;
-use super::super::folders::{Folder, list_folders, read_records};
+use super::super::folders::{Folder, is_wal, list_folders, read_records};
 use super::super::open::Repository;
 use super::super::read::{read_mark, read_record};
 use super::super::refs::list_refs;
@@ -110,7 +110,9 @@ async fn histories(
 }
 
 fn listed(record: Record, folder: &Folder) -> Version {
-    let parts = folder.0.iter().map(|part| (part.name.clone(), Some(part.size))).collect();
+    // A write-ahead log is no part of a version, and would change what is read of the copy.
+    let parts = folder.0.iter().filter(|part| !is_wal(&part.name));
+    let parts = parts.map(|part| (part.name.clone(), Some(part.size))).collect();
     Version { record, marked: folder.is_marked(), parts }
 }
 

@@ -87,9 +87,9 @@ impl Scene<'_> {
         // The others are held against what files.json or the main one names.
         for catalog in [main_catalog(record)].into_iter().chain(others) {
             let name = catalog.key.strip_prefix(&layout::version(record.id)).unwrap_or_default();
-            // What is missing or cut off has been told of.
+            // What is missing, cut off or read with changes has been told of.
             let told = |part: &super::super::folders::Part| catalog.size.is_some_and(|size| size != part.size);
-            if folder.part(name).is_none_or(told) {
+            if folder.part(name).is_none_or(told) || folder.has(&format!("{name}{}", layout::WAL)) {
                 continue;
             }
             let file = match fetch_catalog(self.store, record, &catalog, self.look.scratch).await {

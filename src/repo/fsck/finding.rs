@@ -150,6 +150,11 @@ impl Repairs {
         format!("CALL fdl_clone('<copy>', target := '{}')", self.0)
     }
 
+    /// For an object that must go and that no command deletes.
+    pub(super) fn look_again(&self) -> String {
+        format!("/* after deleting the object */ FROM fdl_fsck('{}')", self.0)
+    }
+
     /// For an object that is there and wrong, which no command replaces.
     pub(super) fn replace(&self) -> String {
         format!("/* after deleting the object */ {}", self.bring_back())

@@ -8,7 +8,7 @@ use crate::format::{
 };
 
 use super::super::error::RepoError;
-use super::super::folders::Folder;
+use super::super::folders::{Folder, is_wal};
 use super::super::read::{get_optional, read_mark};
 use super::Scene;
 use super::files::DataFiles;
@@ -227,7 +227,13 @@ impl Scene<'_> {
         for part in folder.catalogs().filter(|part| part.name != layout::CATALOG) {
             if !record.catalogs.keys().any(|format| of_format(format) == part.name) {
                 let key = format!("{}{}", layout::version(record.id), part.name);
-                look.findings.push(Finding::warning(Code::Stray, key, "version.json does not name it"));
+                look.findings.push(match is_wal(&part.name) {
+                    true => {
+                        let problem = "DuckDB reads a catalog with the changes in such a file beside it";
+                        Finding::error(Code::Stray, key, problem).mended_by(self.repairs.look_again())
+                    }
+                    false => Finding::warning(Code::Stray, key, "version.json does not name it"),
+                });
             }
         }
     }

@@ -47,9 +47,7 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     let (repository, resolved) =
         context.block_on(Repository::open_at(Arc::clone(&place.access.store), &revision))??;
     let (cache, verified) = match allowed {
-        Some(allowed) => {
-            (cache.verifying(&repository)?, Some(verify(context, &repository, &revision, &resolved, allowed)?))
-        }
+        Some(allowed) => (cache.verifying()?, Some(verify(context, &repository, &revision, &resolved, allowed)?)),
         None => (cache, None),
     };
     let reader = SessionReader::of(&connection)?;
@@ -106,11 +104,10 @@ impl Cache {
         }
     }
 
-    /// What is verified is a copy that nobody changes afterwards. A folder's own file can be checked where it is.
-    fn verifying(self, repository: &Repository) -> Result<Self, Error> {
+    /// What is verified is a copy, which nobody changes afterwards or puts a file beside.
+    fn verifying(self) -> Result<Self, Error> {
         match self {
             Self::Auto | Self::Always => Ok(Self::Always),
-            Self::Never if repository.store().local_root().is_some() => Ok(Self::Never),
             Self::Never => Err(Error::bad_argument(
                 "with cache := 'never' the catalog is read where it is, and cannot be verified with allowed_signers",
             )
@@ -128,9 +125,10 @@ fn verify(
     allowed: AllowedSigners,
 ) -> Result<(Option<Memory>, Checked), Error> {
     let version = resolved.version()?;
-    let checked = trust::require_good(context, repository, version, allowed)?;
+    let trust = trust::trust(Some(allowed), repository.settings());
+    let checked = trust::require_good(context, repository, version, &trust)?;
     let memory = Memory::read(repository, revision, resolved)?;
-    let found = memory.as_ref().map(|memory| memory.went_back(context, repository, version)).transpose()?;
+    let found = memory.as_ref().map(|memory| memory.went_back(context, repository, &checked, &trust)).transpose()?;
     found.flatten().map_or(Ok((memory, checked)), |found| Err(found.into()))
 }
 
@@ -173,8 +171,9 @@ fn fetch(
         let opened = context.block_on(repo::open_version(store, resolved, None))??;
         let chosen = reader.catalog(&opened)?;
         let file = root.map(|root| root.join(&chosen.key));
-        if let Some(file) = &file {
-            require_hash(file, chosen.sha256)?;
+        match &file {
+            Some(file) => require_hash(file, chosen.sha256)?,
+            None => context.block_on(repo::require_no_wal(store, &chosen))??,
         }
         return Ok((opened, Catalog { place: catalog_place(repository, &chosen), file }));
     };
@@ -188,6 +187,7 @@ fn fetch(
     let opened = context.block_on(repo::open_version(store, resolved, Some(target)))??;
     let chosen = reader.catalog(&opened)?;
     if !opened.downloaded {
+        context.block_on(repo::require_no_wal(store, &chosen))??;
         return Ok((opened, Catalog { place: catalog_place(repository, &chosen), file: None }));
     }
     let file = folder.join(format!("{}-{}.duckdb", opened.record.id, chosen.sha256));
@@ -240,7 +240,7 @@ fn cache_folder(repository: &Repository) -> Result<PathBuf, Error> {
         // A repository without an id is known by where it is.
         None => Sha256::of(repository.store().location().as_bytes()).to_string(),
     };
-    let folder = cache_root().join(id);
+    let folder = cache_root()?.join(id);
     fs::create_dir_all(&folder).map_err(|source| io("create", &folder, source))?;
     folder.canonicalize().map_err(|source| io("find", &folder, source))
 }

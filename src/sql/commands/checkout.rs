@@ -234,6 +234,7 @@ fn fetch_version(
     let record = opened.record;
     let kept = copy.version(record.id).join(chosen.name());
     if Sha256::of_file(&kept).is_ok_and(|(sha256, _)| sha256 == chosen.sha256) {
+        lake::require_no_wal(&kept)?;
         return Ok(kept);
     }
     let scratch = copy.scratch()?;

@@ -5,12 +5,12 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
-use futures::{StreamExt, TryStreamExt};
+use futures::TryStreamExt;
 
 use super::{column, text};
 use crate::format::{Status, Trust, Verdict, VersionId, layout};
 use crate::lake::{self, LakeError};
-use crate::repo::{self, Checked, RepoError};
+use crate::repo::{self, RepoError};
 use crate::sql::memory::{Memory, WentBack};
 use crate::sql::place::{Lake, of_call};
 use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Value, trust};
@@ -46,32 +46,43 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
         return Ok(Output::Rows(first));
     };
     let mut memory = Memory::read(&repository, &place.revision(arguments)?, &resolved)?;
-    let went_back = match &memory {
-        Some(memory) => memory.went_back(context, &repository, start)?,
-        None => None,
-    };
-    if went_back.is_some() || !trusts_somebody {
-        memory = None;
-    }
-    first.extend(went_back.iter().map(went_back_row));
-    let mut history = Box::pin(repo::check_history(repository.shared_store(), start, trust));
     let (context, reference) = (context.clone(), resolved.reference);
+    let explained = move |error: RepoError| match &reference {
+        Some(reference) => error.named_by(reference),
+        None => error,
+    };
+    let mut history = Box::pin(repo::check_history(repository.shared_store(), start, Arc::clone(&trust)));
+    // What was read comes before the error that ended it.
+    let mut failed: Option<RepoError> = None;
+    let mut newest = context.block_on(history.try_next())?.map_err(&explained)?;
+    if let (Some(known), Some(checked)) = (&memory, &mut newest) {
+        let went_back = known.went_back(&context, &repository, checked, &trust)?;
+        let remembers = went_back.is_none() && trusts_somebody && checked.verdict.status == Status::Good;
+        first.extend(went_back.iter().map(went_back_row));
+        if let (true, Some(Err(error))) = (remembers, memory.take().map(|memory| memory.remember(checked.version))) {
+            checked.verdict.note = Some(format!("this could not be remembered: {}", error.sentence));
+        }
+    }
+    first.extend(newest.iter().map(|checked| row(checked.version, &checked.verdict)));
     Ok(Output::Steps(Box::new(move || {
         if !first.is_empty() {
             return Ok(std::mem::take(&mut first));
         }
-        let read: Result<Vec<Checked>, RepoError> = context.block_on(history.by_ref().take(STEP).try_collect())?;
-        let mut read = read.map_err(|error| match &reference {
-            Some(reference) => error.named_by(reference),
-            None => error,
-        })?;
-        if let (Some(memory), Some(newest)) = (memory.take(), read.first_mut())
-            && newest.verdict.status == Status::Good
-            && let Err(error) = memory.remember(newest.version)
-        {
-            newest.verdict.note = Some(format!("this could not be remembered: {}", error.sentence));
+        if let Some(error) = failed.take() {
+            return Err(explained(error).into());
         }
-        Ok(read.iter().map(|checked| row(checked.version, &checked.verdict)).collect())
+        let mut rows = Vec::new();
+        while rows.len() < STEP && failed.is_none() {
+            match context.block_on(history.try_next())? {
+                Ok(Some(checked)) => rows.push(row(checked.version, &checked.verdict)),
+                Ok(None) => break,
+                Err(error) => failed = Some(error),
+            }
+        }
+        match failed.take_if(|_| rows.is_empty()) {
+            Some(error) => Err(explained(error).into()),
+            None => Ok(rows),
+        }
     })))
 }
 
@@ -109,5 +120,5 @@ fn row(version: VersionId, verdict: &Verdict) -> Vec<Value> {
 /// The version that the ref should lead to and does not.
 fn went_back_row(found: &WentBack) -> Vec<Value> {
     let note = Value::from(found.sentence());
-    vec![Value::from(found.before.to_string()), Value::from("gone back"), Value::Null, Value::Null, note]
+    vec![Value::from(found.before.to_string()), Value::from(found.status()), Value::Null, Value::Null, note]
 }
