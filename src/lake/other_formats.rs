@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use chrono::NaiveDate;
 
 use super::LakeError;
+use super::attach::require_no_wal;
 use super::definition::Contents;
 use super::layouts::Known;
 use super::template::template;
@@ -79,10 +80,12 @@ pub(super) fn write_other_formats(
 /// The catalog in the folder of a version that this session's DuckLake reads.
 ///
 /// # Errors
-/// DuckDB's.
+/// Those of [`require_no_wal`], DuckDB's.
 pub fn session_catalog(connection: &Connection, folder: &Path) -> Result<PathBuf, LakeError> {
     let other = folder.join(other_catalog(&template(connection)?.format));
-    Ok(if other.exists() { other } else { folder.join(layout::CATALOG) })
+    let catalog = if other.exists() { other } else { folder.join(layout::CATALOG) };
+    require_no_wal(&catalog)?;
+    Ok(catalog)
 }
 
 /// The name of a catalog in a version's folder.

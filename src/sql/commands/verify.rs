@@ -45,7 +45,7 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     let Some(start) = resolved.version else {
         return Ok(Output::Rows(first));
     };
-    let mut memory = Memory::read(&repository, &place.revision(arguments)?, &resolved)?;
+    let memory = Memory::read(&repository, &place.revision(arguments)?, &resolved)?;
     let (context, reference) = (context.clone(), resolved.reference);
     let explained = move |error: RepoError| match &reference {
         Some(reference) => error.named_by(reference),
@@ -59,7 +59,7 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
         let went_back = known.went_back(&context, &repository, checked, &trust)?;
         let remembers = went_back.is_none() && trusts_somebody && checked.verdict.status == Status::Good;
         first.extend(went_back.iter().map(went_back_row));
-        if let (true, Some(Err(error))) = (remembers, memory.take().map(|memory| memory.remember(checked.version))) {
+        if remembers && let Err(error) = known.remember(checked.version) {
             checked.verdict.note = Some(format!("this could not be remembered: {}", error.sentence));
         }
     }
