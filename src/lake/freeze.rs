@@ -71,7 +71,7 @@ fn copy_working(
     }
     let which = if options.keep_snapshots { Which::All } else { Which::Current };
     copy::copy(connection, source.name(), (target.name(), template.names()), which, None)?;
-    statistics::forget_what_no_file_holds(connection, target.name())?;
+    statistics::of_the_files(connection, target.name())?;
     finish(target.name())?;
     transaction.commit()?;
     connection.execute(&format!("CHECKPOINT {to}"))?;

@@ -2,15 +2,14 @@
 //!
 //! DuckLake widens them with each insert and never narrows them: the least and the greatest value of a column stay there
 //! after the row that had them was deleted and its file rewritten. In a frozen catalog that would publish a value which
-//! no file of the version holds, and which `fdl_withdraw` could not take back.
+//! no file of the version holds, and which `fdl_withdraw` could not take back. It also loses bounds when a column changes
+//! its type, and then has narrower ones than its files (1.5.5); DuckDB gives wrong answers by those.
+
+use std::collections::BTreeSet;
 
 use super::LakeError;
-use super::copy::tables;
 use super::definition::scalar_type;
-use crate::engine::{Connection, identifier};
-
-const OF_TABLES: &str = "ducklake_table_column_stats";
-const OF_FILES: &str = "ducklake_file_column_stats";
+use crate::engine::{Connection, identifier, literal};
 
 /// Types whose values are ordered as DuckDB orders them once they are cast from the text they are kept as.
 const ORDERED: [&str; 23] = [
@@ -39,45 +38,54 @@ const ORDERED: [&str; 23] = [
     "VARCHAR",
 ];
 
-/// Takes the values out of a catalog's table statistics that none of its files has in its own. The narrower bound takes
-/// their place where it is known, and NULL, which says nothing, where it is not.
-pub(super) fn forget_what_no_file_holds(connection: &Connection, catalog: &str) -> Result<(), LakeError> {
-    let columns = tables(connection, catalog)?;
+/// Gives each column of a catalog the bounds that its files have among them.
+///
+/// Where a file does not tell, or the order of a type is not known, the column has no statistics any more, as one that
+/// was added to a table with files has none. Bounds that are both NULL would say that it has no value, and the next
+/// insert would set them to its own.
+pub(super) fn of_the_files(connection: &Connection, catalog: &str) -> Result<(), LakeError> {
     let to = format!("{}.main", identifier(catalog));
-    let kept = ["min_value", "max_value", "extra_stats"];
-    let kept = kept.iter().filter(|name| columns.get(OF_TABLES).is_some_and(|have| have.iter().any(|it| it == *name)));
-    for bound in kept {
-        let rows = connection.query(&format!(
-            "SELECT s.table_id::BIGINT, s.column_id::BIGINT, coalesce(arg_max(c.column_type, c.begin_snapshot), '') \
-             FROM {to}.{OF_TABLES} s LEFT JOIN {to}.ducklake_column c USING (table_id, column_id) \
-             WHERE s.{bound} IS NOT NULL AND NOT EXISTS (SELECT 1 FROM {to}.{OF_FILES} f \
-             WHERE f.table_id = s.table_id AND f.column_id = s.column_id AND f.{bound} = s.{bound}) GROUP BY ALL"
-        ))?;
-        for row in &rows {
-            let (table, column) = (row.integer(0)?, row.integer(1)?);
-            let narrower = narrower(bound, row.text(2)?, &to, table, column);
-            connection.execute(&format!(
-                "UPDATE {to}.{OF_TABLES} SET {bound} = ({narrower}) WHERE table_id = {table} AND column_id = {column}"
-            ))?;
-        }
+    connection.execute(&format!(
+        "CREATE OR REPLACE TEMP TABLE fdl_columns AS SELECT s.table_id, s.column_id, \
+         coalesce(arg_max(c.column_type, c.begin_snapshot), '') AS column_type \
+         FROM {to}.ducklake_table_column_stats s LEFT JOIN {to}.ducklake_column c USING (table_id, column_id) GROUP BY ALL"
+    ))?;
+    let rows = connection.query("SELECT DISTINCT column_type FROM fdl_columns")?;
+    let types = rows.iter().map(|row| Ok(row.text(0)?.to_owned())).collect::<Result<BTreeSet<String>, LakeError>>()?;
+    for column_type in &types {
+        connection.execute(&statements(column_type, &to))?;
     }
-    Ok(())
+    Ok(connection.execute("DROP TABLE temp.fdl_columns")?)
 }
 
-/// A query for the bound that the files of a table have among them: NULL when the type has no order that we know, or
-/// when a file does not tell.
-fn narrower(bound: &str, column_type: &str, catalog: &str, table: i64, column: i64) -> String {
-    let sql_type = scalar_type(column_type);
-    let ordered = ORDERED.contains(&sql_type.as_str()) || column_type.starts_with("decimal(");
-    let pick = match bound {
-        "min_value" if ordered => "arg_min",
-        "max_value" if ordered => "arg_max",
-        _ => return "NULL".to_owned(),
+/// What sets the statistics of the columns of one type.
+fn statements(column_type: &str, catalog: &str) -> String {
+    let stats = format!("{catalog}.ducklake_table_column_stats");
+    let of_type = format!("column_type = {}", literal(column_type));
+    let sql_type = match column_type {
+        // Ordered as the text it is.
+        "json" => "VARCHAR".to_owned(),
+        other => scalar_type(other),
     };
+    if !ORDERED.contains(&sql_type.as_str()) && !column_type.starts_with("decimal(") {
+        return format!(
+            "DELETE FROM {stats} WHERE (table_id, column_id) IN (SELECT (table_id, column_id) FROM fdl_columns WHERE {of_type})"
+        );
+    }
+    let value = |bound: &str| format!("TRY_CAST(f.{bound} AS {sql_type})");
+    let (least, greatest) = (value("min_value"), value("max_value"));
     format!(
-        "SELECT CASE WHEN bool_and(f.data_file_id IS NOT NULL AND (value IS NOT NULL OR f.value_count = 0)) \
-         THEN {pick}(f.{bound}, value) END FROM {catalog}.ducklake_data_file d LEFT JOIN (SELECT *, \
-         TRY_CAST({bound} AS {sql_type}) AS value FROM {catalog}.{OF_FILES} WHERE column_id = {column}) f USING (data_file_id) \
-         WHERE d.table_id = {table}"
+        "CREATE OR REPLACE TEMP TABLE fdl_bounds AS SELECT c.table_id, c.column_id, \
+         coalesce(bool_and(d.data_file_id IS NULL OR coalesce(f.value_count = 0 \
+         OR ({least} IS NOT NULL AND {greatest} IS NOT NULL), false)), true) AS known, \
+         arg_min(f.min_value, {least}) AS least, arg_max(f.max_value, {greatest}) AS greatest \
+         FROM fdl_columns c LEFT JOIN {catalog}.ducklake_data_file d USING (table_id) \
+         LEFT JOIN {catalog}.ducklake_file_column_stats f ON f.data_file_id = d.data_file_id AND f.column_id = c.column_id \
+         WHERE c.{of_type} GROUP BY ALL; \
+         DELETE FROM {stats} WHERE (table_id, column_id) IN (SELECT (table_id, column_id) FROM fdl_bounds WHERE NOT known); \
+         UPDATE {stats} s SET min_value = b.least, max_value = b.greatest FROM fdl_bounds b \
+         WHERE s.table_id = b.table_id AND s.column_id = b.column_id AND b.known \
+         AND (s.min_value IS DISTINCT FROM b.least OR s.max_value IS DISTINCT FROM b.greatest); \
+         DROP TABLE temp.fdl_bounds"
     )
 }

@@ -160,6 +160,49 @@ def test_statistics_of_a_version_are_those_of_its_files(open_session, repository
     assert other.column("SELECT max(i) FROM lake.t") == [200]
 
 
+KINDS = {"JSON": "\"a\" \"b\" \"m\" \"z\"", "INTEGER": "-5 2 9 10", "DOUBLE": "nan 2.5 nan 10", "VARCHAR": "A B a z", "DATE": "1999-01-01 2001-01-01 2002-01-01 2030-01-01",
+         "INTERVAL": "1s 2s 1m 1h", "TIMETZ": "01:00:00+00 02:00:00+00 03:00:00+00 04:00:00+00", "STRUCT(j JSON)": "{j:1} {j:2} {j:3} {j:4}",
+         "DECIMAL(9,2)": "-1.5 2 10 100", "TIMESTAMPTZ": "1999-01-01 2001-01-01 2002-01-01 2030-01-01", "HUGEINT": "-5 2 9 10"}
+
+
+@pytest.mark.parametrize("type", KINDS)
+def test_rows_are_found_by_their_values_after_both_ends_have_gone(open_session, repository, type):
+    """DuckDB leaves out files and rows by the statistics; those that say too little would lose rows."""
+    low, new, middle, high = (f"CAST('{value}' AS {type})" for value in KINDS[type].split())
+    lake = open_session()
+    lake.checkout(repository.location)
+    lake(f"CREATE TABLE lake.t (i INTEGER, v {type})")
+    for i, value in ((1, middle), (3, high), (3, low)):
+        lake(f"INSERT INTO lake.t VALUES ({i}, {value})")
+    lake("DELETE FROM lake.t WHERE i = 3")
+    lake.publish("the middle")
+    other = open_session()
+    other.checkout(repository.location, path="other.sqlite")
+    other(f"INSERT INTO lake.t VALUES (4, {new})")
+    other.publish("and another")
+    other.fdl("attach", repository.location, alias="published")
+    for place in ("lake", "published"):
+        for i, value in ((1, middle), (4, new)):
+            assert other.column(f"SELECT i FROM {place}.t WHERE v = {value}") == [i]
+        assert sorted(other.column(f"SELECT i FROM {place}.t ORDER BY v")) == [1, 4]
+
+
+def test_statistics_that_ducklake_made_too_narrow_are_not_published(open_session, repository):
+    """DuckLake 1.5.5 loses the bounds of a column with its type; DuckDB sorts by them, and gives other values."""
+    lake = open_session()
+    lake.checkout(repository.location)
+    lake("CREATE TABLE lake.t (a INTEGER); INSERT INTO lake.t VALUES (NULL); INSERT INTO lake.t VALUES (2); DELETE FROM lake.t WHERE a IS NULL")
+    lake("ALTER TABLE lake.t ALTER COLUMN a SET DATA TYPE BIGINT")
+    lake("INSERT INTO lake.t VALUES (99999999999)")
+    lake("INSERT INTO lake.t VALUES (5)")
+    lake.publish("wide")
+    lake.fdl("attach", repository.location, alias="published")
+    assert lake.column("SELECT a FROM published.t ORDER BY ALL") == [2, 5, 99999999999]
+    other = open_session()
+    other.checkout(repository.location, path="other.sqlite")
+    assert other.column("SELECT a FROM lake.t ORDER BY ALL") == [2, 5, 99999999999]
+
+
 def test_behind_http_nothing_can_be_withdrawn(new_place, open_session):
     place, session = new_place("http"), open_session()
     session.fdl("init", place.location)
