@@ -216,3 +216,26 @@ fn writers_killed_anywhere_lose_nothing_they_were_told_is_written() {
         assert_eq!(left, [KEY]);
     });
 }
+
+#[test]
+fn one_of_many_writers_of_a_file_makes_the_object() {
+    let (folder, files) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let file = |writer: u8| {
+        let path = files.path().join(writer.to_string());
+        fs::write(&path, vec![writer; 1 << 20]).unwrap();
+        path
+    };
+    let files: Vec<_> = (0..8).map(file).collect();
+    for round in 0..ROUNDS {
+        let key = format!("versions/{round}/ducklake.duckdb");
+        let write = |path: &Path| runtime().block_on(store(folder.path()).put_file_if_absent(&key, path)).unwrap();
+        let won: Vec<bool> = thread::scope(|scope| {
+            let writers: Vec<_> = files.iter().map(|path| scope.spawn(|| write(path))).collect();
+            writers.into_iter().map(|writer| writer.join().unwrap() == ConditionalWrite::Written).collect()
+        });
+        let winners: Vec<usize> = (0..won.len()).filter(|writer| won[*writer]).collect();
+        assert_eq!(winners.len(), 1, "{winners:?}");
+        let written = fs::read(folder.path().join(&key)).unwrap();
+        assert!(written == fs::read(&files[winners[0]]).unwrap());
+    }
+}

@@ -150,6 +150,18 @@ const BROKEN: &[Broken] = &[
         "FDL-CORRUPT",
         "does not look into catalogs",
     ),
+    (
+        "a wrong signature",
+        |s| put(&s.store, &layout::signature(s.second), include_str!("signatures/rsa-sha256.sig")),
+        "FDL-CORRUPT",
+        "version.json.sig: the signature",
+    ),
+    (
+        "a signature that is none",
+        |s| put(&s.store, &layout::signature(s.second), "rubbish"),
+        "FDL-CORRUPT",
+        "version.json.sig: version.json.sig is not",
+    ),
     ("a path that leaves", |s| list(s, "data/../fdl.json", 1), "FDL-BAD-PATH", "not a path inside"),
     ("a path elsewhere", |s| list(s, "https://example.org/data/x", 1), "FDL-BAD-PATH", "not a path inside"),
     ("no data file", |s| remove(s, &s.data_key()), "FDL-CORRUPT", "it is missing, but the push names it"),

@@ -9,31 +9,38 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use client::scene::Scene;
-use client::{Client, NEW, RUNTIME, options, serve};
-use fdl::format::layout;
+use client::{Client, NEW, RUNTIME, get, options, put, serve, version_files};
+use fdl::format::{CatalogEntry, NAMESPACE, Record, Sha256, layout};
 use fdl::host::{HostOptions, UploadUrl, UploadUrls};
-use fdl::store::StoreError;
+use fdl::repo::LocalVersion;
+use fdl::store::fault::Fault;
+use fdl::store::{FaultStore, Store, StoreError};
+use futures::executor::block_on;
 use serde_json::json;
+use ssh_key::private::Ed25519Keypair;
+use ssh_key::{HashAlg, LineEnding, PrivateKey};
 
 #[test]
 fn objects_are_written_once() {
     let scene = Scene::new(options(false));
-    let (client, id) = (&scene.client, scene.bench.chain(None, 1)[0].id());
+    let version = &scene.bench.chain(None, 1)[0];
+    let (client, id, record) = (&scene.client, version.id(), record_of(&scene, version));
     let big: Vec<u8> = (0..2_500_000_u32).map(|at| u8::try_from(at % 249).unwrap()).collect();
     let mut other = big.clone();
     other[2_400_000] ^= 1;
-    let source = fdl::format::Sha256::of(b"small");
+    let source = Sha256::of(b"small");
     for (key, bytes, another) in [
         ("data/main/t/small.parquet", b"small".as_slice(), b"other".as_slice()),
         ("data/main/t/big.parquet", &big, &other),
         ("data/main/t/k=a%2Fb/x.parquet", b"", b"x"),
         (&layout::catalog(id), &big, b"x"),
-        (&layout::version_json(id), b"small", b"other"),
-        (&layout::signature(id), b"small", b"other"),
         (&layout::other_catalog(id, "0.3"), b"small", b"other"),
+        (&layout::signature(id), &sign(1, &record), &sign(2, &record)),
+        (&layout::version_json(id), &record, b"other"),
     ] {
         let path = format!("/{}", key.replace('%', "%25"));
         assert_eq!(client.put(&path, &["If-Match: *"], bytes).status, 412, "{key}");
@@ -44,7 +51,7 @@ fn objects_are_written_once() {
         assert!(scene.store.contents()[key] == bytes, "{key}");
     }
     assert_eq!(client.put(&format!("/sources/{source}"), &[], b"small").status, 201);
-    assert_eq!(client.put(&format!("/sources/{}", fdl::format::Sha256::of(b"x")), &[], b"small").refusal().0, 400);
+    assert_eq!(client.put(&format!("/sources/{}", Sha256::of(b"x")), &[], b"small").refusal().0, 400);
     let signature = layout::signature(scene.bench.chain(None, 1)[0].id());
     assert_eq!(client.put(&format!("/{signature}"), &[NEW], &vec![b'x'; (64 << 10) + 1]).status, 413);
     assert_eq!(client.put(&format!("/versions/{id}/README.md"), &[], b"x").status, 403);
@@ -68,6 +75,174 @@ fn objects_are_written_once() {
     });
 }
 
+/// A signature by a key of this number.
+fn sign(key: u8, bytes: &[u8]) -> Vec<u8> {
+    let key = PrivateKey::from(Ed25519Keypair::from_seed(&[key; 32]));
+    key.sign(NAMESPACE, HashAlg::Sha512, bytes).unwrap().to_pem(LineEnding::LF).unwrap().into_bytes()
+}
+
+/// The bytes of version.json.
+fn record_of(scene: &Scene, version: &LocalVersion) -> Vec<u8> {
+    version_files(scene.bench.path(), version).pop().unwrap().1
+}
+
+/// The second version with a catalog in another format, complete and not published.
+fn with_other_catalog(scene: &Scene) -> Vec<(String, Vec<u8>)> {
+    let id = scene.second;
+    let mut record = Record::parse(id, get(&scene.store, &layout::version_json(id)).unwrap().as_bytes()).unwrap();
+    let other = (layout::other_catalog(id, "0.3"), b"in another format".to_vec());
+    record.catalogs.insert("0.3".to_owned(), CatalogEntry { sha256: Sha256::of(&other.1), size: None });
+    put(&scene.store, &other.0, other.1.clone());
+    put(&scene.store, &layout::version_json(id), record.print().unwrap());
+    let mut files = version_files(scene.bench.path(), &scene.version);
+    files.retain(|(key, _)| !key.ends_with(layout::VERSION_JSON));
+    files.push(other);
+    files
+}
+
+#[test]
+fn a_folder_with_a_record_takes_what_the_record_names_and_nothing_else() {
+    let scene = Scene::new(options(false));
+    let (client, id, files) = (&scene.client, scene.second, with_other_catalog(&scene));
+    for (key, bytes) in &files {
+        let path = format!("/{key}");
+        // A push that is repeated.
+        assert_eq!(client.put(&path, &[], bytes).status, 200, "{key}");
+        assert_eq!(client.put(&path, &[NEW], bytes).status, 412, "{key}");
+        // A copy that brings back what was lost.
+        block_on(scene.store.delete(key)).unwrap();
+        let answer = client.put(&path, &[NEW], b"forged");
+        assert_eq!(answer.refusal(), (409, "FDL-CORRUPT".to_owned()), "{key}");
+        assert!(answer.message().contains("sha256"), "{}", answer.message());
+        assert!(!scene.store.contents().contains_key(key));
+        assert_eq!(client.put(&path, &[NEW], bytes).status, 201, "{key}");
+        assert_eq!(client.put(&path, &[], b"forged").refusal(), (409, "FDL-EXISTS".to_owned()), "{key}");
+    }
+    let before = scene.store.contents();
+    let record = before[&layout::version_json(id)].clone();
+    for (key, bytes, words) in [
+        (layout::other_catalog(id, "0.4"), b"not named".to_vec(), "does not name it"),
+        (layout::signature(id), sign(1, &record), "written before its record"),
+        (layout::version_json(id), b"{}".to_vec(), "never replaced"),
+    ] {
+        let answer = client.put(&format!("/{key}"), &[], &bytes);
+        assert_eq!(answer.refusal(), (409, "FDL-EXISTS".to_owned()), "{key}");
+        assert!(answer.message().contains(words), "{}", answer.message());
+    }
+    assert!(scene.store.contents() == before);
+    // A record that cannot be read names nothing.
+    block_on(scene.store.delete(&files[0].0)).unwrap();
+    put(&scene.store, &layout::version_json(id), "{");
+    assert_eq!(client.put(&format!("/{}", files[0].0), &[], &files[0].1).refusal(), (409, "FDL-CORRUPT".to_owned()));
+}
+
+#[test]
+fn nothing_comes_back_into_the_folder_of_a_version_that_was_taken_away() {
+    for reason in ["withdrawn", "retention"] {
+        let scene = Scene::new(options(false));
+        let (client, id, files) = (&scene.client, scene.second, with_other_catalog(&scene));
+        put(&scene.store, &layout::expired(id), format!("{{\"reason\": \"{reason}\"}}"));
+        let gone = files.iter().filter(|(key, _)| !key.ends_with(layout::DATASET_JSON));
+        gone.clone().for_each(|(key, _)| block_on(scene.store.delete(key)).unwrap());
+        let before = scene.store.contents();
+        let code = if reason == "withdrawn" { "FDL-WITHDRAWN" } else { "FDL-EXPIRED" };
+        for (key, bytes) in gone {
+            assert_eq!(client.put(&format!("/{key}"), &[NEW], bytes).refusal(), (409, code.to_owned()), "{key}");
+        }
+        let signature = sign(1, &before[&layout::version_json(id)]);
+        let answer = client.put(&format!("/{}", layout::signature(id)), &[], &signature);
+        assert_eq!(answer.refusal(), (409, code.to_owned()));
+        // What is there is nothing new.
+        for key in [layout::dataset(id), layout::version_json(id)] {
+            assert_eq!(client.put(&format!("/{key}"), &[], &before[&key]).status, 200, "{key}");
+        }
+        assert!(scene.store.contents() == before);
+    }
+}
+
+#[test]
+fn a_copy_brings_a_mark_and_then_what_is_left_of_the_version() {
+    for reason in ["withdrawn", "retention"] {
+        let scene = Scene::new(options(false));
+        let (client, version) = (&scene.client, &scene.bench.chain(None, 1)[0]);
+        let id = version.id();
+        let mark = format!("{{\"fdl\": \"0.1\", \"id\": \"{id}\", \"reason\": \"{reason}\"}}");
+        assert_eq!(client.put(&format!("/{}", layout::expired(id)), &[NEW], mark.as_bytes()).status, 201);
+        let signature = (layout::signature(id), sign(1, &record_of(&scene, version)));
+        let files = [version_files(scene.bench.path(), version), vec![signature]].concat();
+        let (mut records, contents): (Vec<_>, Vec<_>) =
+            files.into_iter().partition(|(key, _)| key.ends_with(layout::VERSION_JSON));
+        for (key, bytes) in &contents {
+            let expected = match key.rsplit('/').next().unwrap() {
+                layout::CATALOG => 409,
+                layout::FILES_JSON if reason == "withdrawn" => 409,
+                _ => 201,
+            };
+            assert_eq!(client.put(&format!("/{key}"), &[NEW], bytes).status, expected, "{key} {reason}");
+        }
+        let (key, bytes) = records.remove(0);
+        assert_eq!(client.put(&format!("/{key}"), &[NEW], &bytes).status, 201);
+        assert_eq!(client.put(&format!("/{key}"), &[], &bytes).status, 200);
+    }
+}
+
+#[test]
+fn a_signature_comes_before_its_record_and_fits_it() {
+    let scene = Scene::new(options(false));
+    let (client, version) = (&scene.client, &scene.bench.chain(None, 1)[0]);
+    let (id, record) = (version.id(), record_of(&scene, version));
+    let (signature, key) = (format!("/{}", layout::signature(id)), format!("/{}", layout::version_json(id)));
+    assert_eq!(client.put(&signature, &[NEW], b"rubbish").refusal(), (400, "FDL-CORRUPT".to_owned()));
+    assert_eq!(client.put(&key, &[NEW], b"rubbish").refusal(), (400, "FDL-CORRUPT".to_owned()));
+    assert_eq!(client.put(&signature, &[NEW], &sign(1, b"another record")).status, 201);
+    let answer = client.put(&key, &[NEW], &record);
+    assert_eq!(answer.refusal(), (409, "FDL-CORRUPT".to_owned()));
+    assert!(answer.message().contains("version.json.sig") && answer.message().contains("does not fit"), "{answer:?}");
+    assert!(!scene.store.contents().contains_key(&layout::version_json(id)));
+    block_on(scene.store.delete(&layout::signature(id))).unwrap();
+    assert_eq!(client.put(&signature, &[NEW], &sign(1, &record)).status, 201);
+    assert_eq!(client.put(&key, &[NEW], &record).status, 201);
+    assert_eq!(client.put(&signature, &[], &sign(1, &record)).status, 200);
+    assert_eq!(client.put(&signature, &[], &sign(2, &record)).refusal(), (409, "FDL-EXISTS".to_owned()));
+}
+
+#[test]
+fn a_signature_and_a_record_that_come_at_once_fit_or_one_is_refused() {
+    for _ in 0..20 {
+        let scene = Scene::new(options(false));
+        let version = &scene.bench.chain(None, 1)[0];
+        let (signature, record) = (layout::signature(version.id()), layout::version_json(version.id()));
+        let wrong = sign(1, b"another record");
+        let (client, bytes) = (&scene.client, record_of(&scene, version));
+        let both = [(&signature, wrong.as_slice()), (&record, &bytes)];
+        std::thread::scope(|scope| {
+            for (key, bytes) in both {
+                scope.spawn(move || client.put(&format!("/{key}"), &[NEW], bytes));
+            }
+        });
+        let there = scene.store.contents();
+        assert_eq!([signature, record].iter().filter(|key| there.contains_key(*key)).count(), 1);
+    }
+}
+
+#[test]
+fn what_is_there_is_not_written_again() {
+    let scene = Scene::new(options(false));
+    let (key, big) = ("data/main/t/big.parquet", vec![7; 2_500_000]);
+    let writes = Arc::new(AtomicUsize::new(0));
+    let seen = writes.clone();
+    let store = FaultStore::new(scene.store.clone(), move |call| {
+        seen.fetch_add(usize::from(call.key == key && call.write.is_some()), Ordering::Relaxed);
+        Fault::None
+    });
+    let client = serve(Arc::new(store), options(false));
+    for (bytes, status) in [(&big, 201), (&big, 200), (&vec![8; 2_500_000], 409)] {
+        assert_eq!(client.put(&format!("/{key}"), &[], bytes).status, status);
+    }
+    assert_eq!(writes.load(Ordering::Relaxed), 1);
+    assert!(scene.store.contents()[key] == big);
+}
+
 #[test]
 fn a_batch_says_how_each_file_is_sent() {
     #[derive(Debug)]
@@ -86,7 +261,7 @@ fn a_batch_says_how_each_file_is_sent() {
     let there = scene.data_key();
     let id = "019a3c4e-7c1b-7d3a-9a55-0f2b6c1d9e10".parse().unwrap();
     let (record, catalog) = (layout::version_json(id), layout::catalog(id));
-    let source = format!("sources/{}", fdl::format::Sha256::of(b"x"));
+    let source = format!("sources/{}", Sha256::of(b"x"));
     let asked = [
         (there.as_str(), 3),
         (&there, 4),

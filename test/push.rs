@@ -168,6 +168,17 @@ fn a_large_catalog_is_streamed_and_survives_a_stop() {
     let stopped = Arc::new(FaultStore::stop_after_write(store.clone(), 4));
     assert!(block_on(bench.push(stopped, "main", Expected::Absent, &chain)).is_err());
     assert!(store.contents().contains_key(&layout::version_json(chain[0].id())));
+    // What lies there and is another is never replaced, also when it has the same size.
+    let key = layout::catalog(chain[0].id());
+    let put = |bytes: &[u8]| block_on(store.put(&key, Body::Bytes(bytes.to_vec().into()))).unwrap();
+    for other in [vec![8; 9 << 20], vec![7; (9 << 20) + 1]] {
+        put(&other);
+        block_on(store.delete(&layout::version_json(chain[0].id()))).unwrap();
+        let error = block_on(bench.push(store.clone(), "main", Expected::Absent, &chain)).unwrap_err();
+        assert!(matches!(&error, RepoError::Corrupt { object, .. } if *object == key), "{error}");
+        assert!(store.contents()[&key] == other);
+    }
+    put(&catalog);
     block_on(bench.push(store.clone(), "main", Expected::Absent, &chain)).unwrap();
     assert_eq!(read_everything(&store)[&main_branch()], chain[0].id());
 }

@@ -62,7 +62,20 @@ pub fn catalog(id: VersionId) -> String {
 /// A version's catalog in another DuckLake format; the name of the format has been checked by [`check_format`].
 #[must_use]
 pub fn other_catalog(id: VersionId, format: &str) -> String {
-    format!("{VERSIONS}{id}/{CATALOGS}{format}.duckdb")
+    format!("{VERSIONS}{id}/{}", catalog_name(format))
+}
+
+/// The name of a catalog in another DuckLake format in the folder of its version.
+#[must_use]
+pub fn catalog_name(format: &str) -> String {
+    format!("{CATALOGS}{format}.duckdb")
+}
+
+/// The DuckLake format that the name of a catalog in another format names. Nothing for other names.
+#[must_use]
+pub fn catalog_format(name: &str) -> Option<&str> {
+    let format = name.strip_prefix(CATALOGS)?.strip_suffix(".duckdb")?;
+    check_format(format).is_ok().then_some(format)
 }
 
 /// What a version holds, described.
@@ -136,6 +149,14 @@ mod tests {
         }
         for other in ["fdl.json", "versions/", "versions/x/version.json", "data/versions/x", "versions"] {
             assert_eq!(in_version(other), None);
+        }
+    }
+
+    #[test]
+    fn catalogs_and_their_formats() {
+        assert_eq!(catalog_format(&catalog_name("1.1-dev.1")), Some("1.1-dev.1"));
+        for other in [CATALOG, "catalogs/x.duckdb", "catalogs/0.3", "0.3.duckdb", "catalogs/../0.3.duckdb"] {
+            assert_eq!(catalog_format(other), None, "{other}");
         }
     }
 

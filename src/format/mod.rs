@@ -33,7 +33,7 @@ pub use head::{TEXT_LIMIT, parse_head, parse_ref, print_head, print_ref};
 pub use json::{FDL_VERSION, supported};
 pub use names::{RefKind, RefName};
 pub use random::{Random, SeededRandom, SystemRandom};
-pub use record::{Author, CatalogEntry, Record, SourceFile};
+pub use record::{Author, Catalog, CatalogEntry, Record, SourceFile};
 pub use refs_json::RefsJson;
 pub use revision::{Base, IdPrefix, Revision};
 pub use settings::{CatalogFormat, Settings, format_release};

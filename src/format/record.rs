@@ -77,6 +77,25 @@ pub struct CatalogEntry {
     pub size: Option<u64>,
 }
 
+/// A catalog of a version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Catalog {
+    /// The key of the object.
+    pub key: String,
+    /// The hash of the file.
+    pub sha256: Sha256,
+    /// Its size in bytes, where the record tells it.
+    pub size: Option<u64>,
+}
+
+impl Catalog {
+    /// Its name in the folder of its version.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        layout::in_version(&self.key).map_or("", |(_, name)| name)
+    }
+}
+
 /// Who made a version. We write it as text; other writers may write its parts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "an author is a text or {name, email}")]
@@ -157,6 +176,36 @@ impl Record {
         self.ducklake.iter().chain(self.catalogs.keys()).map(String::as_str)
     }
 
+    /// ducklake.duckdb.
+    #[must_use]
+    pub fn main_catalog(&self) -> Catalog {
+        Catalog { key: layout::catalog(self.id), sha256: self.sha256, size: self.size }
+    }
+
+    /// The catalogs in other formats, with their formats.
+    pub fn other_catalogs(&self) -> impl Iterator<Item = (&str, Catalog)> {
+        self.catalogs.iter().map(|(format, entry)| {
+            let key = layout::other_catalog(self.id, format);
+            (format.as_str(), Catalog { key, sha256: entry.sha256, size: entry.size })
+        })
+    }
+
+    /// All catalogs, ducklake.duckdb first.
+    pub fn all_catalogs(&self) -> impl Iterator<Item = Catalog> {
+        std::iter::once(self.main_catalog()).chain(self.other_catalogs().map(|(_, catalog)| catalog))
+    }
+
+    /// The hash that the record gives a file of its folder. Nothing for a file that it does not name.
+    #[must_use]
+    pub fn hash_of(&self, name: &str) -> Option<Sha256> {
+        match name {
+            layout::CATALOG => Some(self.sha256),
+            layout::DATASET_JSON => self.dataset_sha256,
+            layout::FILES_JSON => self.files_sha256,
+            _ => self.catalogs.get(layout::catalog_format(name)?).map(|entry| entry.sha256),
+        }
+    }
+
     /// The version this one was built on.
     #[must_use]
     pub fn parent(&self) -> Option<VersionId> {
@@ -213,6 +262,20 @@ mod tests {
     fn the_same_bytes_come_back() {
         let record = Record::parse(id(), FULL.as_bytes()).unwrap();
         assert_eq!(String::from_utf8(record.print().unwrap()).unwrap(), FULL);
+    }
+
+    #[test]
+    fn the_files_that_it_names() {
+        let record = Record::parse(id(), FULL.as_bytes()).unwrap();
+        let catalogs: Vec<Catalog> = record.all_catalogs().collect();
+        let names: Vec<&str> = catalogs.iter().map(Catalog::name).collect();
+        assert_eq!(names, [layout::CATALOG, "catalogs/0.3.duckdb"]);
+        assert!(catalogs.iter().all(|catalog| record.hash_of(catalog.name()) == Some(catalog.sha256)));
+        assert_eq!(record.hash_of(layout::FILES_JSON), record.files_sha256);
+        assert_eq!(record.hash_of(layout::DATASET_JSON), record.dataset_sha256);
+        for other in [layout::VERSION_JSON, layout::SIGNATURE, layout::EXPIRED_JSON, "catalogs/0.4.duckdb", "0.3"] {
+            assert_eq!(record.hash_of(other), None, "{other}");
+        }
     }
 
     #[test]

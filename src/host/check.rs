@@ -13,6 +13,7 @@ use crate::store::{Object, StoreError};
 use super::answer::Refusal;
 use super::shared::Shared;
 use super::upload::new_file;
+use super::version::check_signature;
 
 /// Lists the data files that a catalog file names, or says in a sentence why it cannot. Called where it may block. The
 /// caller of the host has DuckDB, the host has not.
@@ -44,6 +45,7 @@ pub(super) async fn complete(shared: &Shared, data_dir: &DataDir, records: &[Rec
             Some(_) => continue,
             None => {}
         }
+        check_signature(shared, record, None).await?;
         for (key, size) in version(shared, data_dir, record).await?.iter() {
             match data.insert(key.to_owned(), size) {
                 Some(before) if before != size => {

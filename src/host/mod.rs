@@ -24,6 +24,7 @@ mod shared;
 mod target;
 mod upload;
 mod upload_urls;
+mod version;
 mod write;
 
 pub use access::Token;

@@ -155,15 +155,11 @@ fn version(key: String) -> Result<Target, Refusal> {
     let Some((_, name)) = layout::in_version(&key) else {
         return Err(Refusal::not_found(&key));
     };
-    let other_catalog = || {
-        let format = name.strip_prefix(layout::CATALOGS).and_then(|name| name.strip_suffix(".duckdb"));
-        format.is_some_and(|format| layout::check_format(format).is_ok())
-    };
     let part = match name {
         layout::VERSION_JSON | layout::SIGNATURE | layout::DATASET_JSON | layout::FILES_JSON => VersionPart::Text,
         layout::CATALOG => VersionPart::Catalog,
         layout::EXPIRED_JSON => VersionPart::Mark,
-        _ if other_catalog() => VersionPart::Catalog,
+        _ if layout::catalog_format(name).is_some() => VersionPart::Catalog,
         // DuckDB asks for a write-ahead log beside each catalog, and would read the catalog with the changes in it.
         _ if is_simple(name) && !name.ends_with(layout::WAL) => VersionPart::Other,
         _ => return Err(Refusal::not_found(&key)),

@@ -12,6 +12,7 @@ use http_body_util::BodyExt;
 use tempfile::NamedTempFile;
 use tokio::io::AsyncWriteExt;
 
+use crate::format::Sha256;
 use crate::store::key::RESERVED_PREFIX;
 
 use super::answer::Refusal;
@@ -53,6 +54,18 @@ impl Spooled {
         match self {
             Self::Small(bytes) => bytes.len() as u64,
             Self::File(_, size) => *size,
+        }
+    }
+
+    /// The hash of all of it.
+    pub(super) async fn sha256(&self) -> Result<Sha256, Refusal> {
+        match self {
+            Self::Small(bytes) => Ok(Sha256::of(bytes)),
+            Self::File(file, _) => {
+                let path = file.path().to_owned();
+                let hashed = tokio::task::spawn_blocking(move || Sha256::of_file(&path)).await;
+                Ok(hashed.ok().and_then(Result::ok).ok_or_else(Refusal::internal)?.0)
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use bytes::Bytes;
 
-use crate::format::{Expired, Settings, Sha256, layout, parse_head};
+use crate::format::{Expired, Settings, Sha256, VersionId, layout, parse_head};
 use crate::repo::refresh_refs_json;
 use crate::store::{ConditionalWrite, Object, StoreError};
 
@@ -17,6 +17,7 @@ use super::reference;
 use super::shared::Shared;
 use super::target::{Target, VersionPart};
 use super::upload::{Spooled, Upload};
+use super::version;
 
 /// The longest fdl.json or HEAD, in bytes.
 const SETTINGS_LIMIT: u64 = 1 << 20;
@@ -45,15 +46,16 @@ pub(super) async fn object(
             if part == VersionPart::Text {
                 upload.limit_to(if key.ends_with(layout::SIGNATURE) { SIGNATURE_LIMIT } else { TEXT_LIMIT });
             }
-            once(shared, headers, &key, None, upload).await
+            let (id, _) = layout::in_version(&key).ok_or_else(|| Refusal::not_found(&key))?;
+            once(shared, headers, &key, Kind::OfVersion(id), upload).await
         }
         Target::Source(key, hash) => {
             shared.data_dir().await?;
-            once(shared, headers, &key, Some(hash), upload).await
+            once(shared, headers, &key, Kind::Source(hash), upload).await
         }
         Target::Data(path) => {
             let key = path.key(shared.data_dir().await?)?;
-            once(shared, headers, key, None, upload).await
+            once(shared, headers, key, Kind::Data, upload).await
         }
         Target::RefsJson => {
             // Whoever wants to write it has seen that it lags.
@@ -93,12 +95,23 @@ async fn require_absent(shared: &Shared, record: &str) -> Result<(), Refusal> {
     }
 }
 
+/// What an object that is written once is.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    /// A data file, which is checked with the versions that name it.
+    Data,
+    /// A source file, whose name is its hash.
+    Source(Sha256),
+    /// A file in the folder of a version.
+    OfVersion(VersionId),
+}
+
 /// An object that is written once: 201 when it is new, 200 when it is there with the same bytes, 409 with others.
 async fn once(
     shared: &Shared,
     headers: &HeaderMap,
     key: &str,
-    hash: Option<Sha256>,
+    kind: Kind,
     upload: &mut Upload,
 ) -> Result<Response, Refusal> {
     let there = size_there(shared, headers, key).await?;
@@ -106,29 +119,41 @@ async fn once(
         return Err(different(key));
     }
     let sent = upload.spool(shared).await?;
-    if let Some(hash) = hash {
+    if let Kind::Source(hash) = kind {
         check_hash(&sent, hash).await?;
     }
-    let _lock = shared.locks.take(key).await;
-    let new = match &sent {
-        Spooled::Small(bytes) => {
-            let write = shared.store().put_if_absent(key, bytes.clone()).await;
-            write.map_err(|error| Refusal::unwritten(&error))? == ConditionalWrite::Written
-        }
-        // Where the store looks first, two writers of one key come one after the other here.
-        Spooled::File(file, _) => {
-            let write = shared.store().put_file_if_absent(key, file.path()).await;
-            write.map_err(|error| Refusal::unwritten(&error))? == ConditionalWrite::Written
-        }
+    let lock = match kind {
+        Kind::OfVersion(id) => version::locked_with(id, key),
+        Kind::Data | Kind::Source(_) => key.to_owned(),
     };
-    // Again, as it may have come since.
-    if !new && size_there(shared, headers, key).await? != Some(sent.size()) {
-        return Err(different(key));
+    let _lock = shared.locks.take(&lock).await;
+    // Again, as it may have come since. What is there is not written anew, whatever the store makes of its conditions.
+    if let Some(size) = size_there(shared, headers, key).await? {
+        return compare(shared, key, size, &sent).await;
     }
-    if !new && !is_same(shared, key, &sent).await? {
-        return Err(different(key));
+    if let Kind::OfVersion(id) = kind {
+        version::check_new(shared, id, key, &sent).await?;
     }
-    Ok(empty(written(new)))
+    let write = match &sent {
+        Spooled::Small(bytes) => shared.store().put_if_absent(key, bytes.clone()).await,
+        Spooled::File(file, _) => shared.store().put_file_if_absent(key, file.path()).await,
+    };
+    match write.map_err(|error| Refusal::unwritten(&error))? {
+        ConditionalWrite::Written => Ok(empty(written(true))),
+        // Somebody else's who does not come by this host, or our own, the answer to which was lost.
+        ConditionalWrite::Refused => match size_there(shared, headers, key).await? {
+            Some(size) => compare(shared, key, size, &sent).await,
+            None => Err(different(key)),
+        },
+    }
+}
+
+/// The answer where something is there already: 200 for the same bytes.
+async fn compare(shared: &Shared, key: &str, size: u64, sent: &Spooled) -> Result<Response, Refusal> {
+    match size == sent.size() && is_same(shared, key, sent).await? {
+        true => Ok(empty(written(false))),
+        false => Err(different(key)),
+    }
 }
 
 /// The size of the object that is there, once the conditions of the request hold for it.
@@ -174,14 +199,7 @@ async fn is_same(shared: &Shared, key: &str, sent: &Spooled) -> Result<bool, Ref
 }
 
 async fn check_hash(sent: &Spooled, hash: Sha256) -> Result<(), Refusal> {
-    let found = match sent {
-        Spooled::Small(bytes) => Sha256::of(bytes),
-        Spooled::File(file, _) => {
-            let path = file.path().to_owned();
-            let hashed = tokio::task::spawn_blocking(move || Sha256::of_file(&path)).await;
-            hashed.ok().and_then(Result::ok).ok_or_else(Refusal::internal)?.0
-        }
-    };
+    let found = sent.sha256().await?;
     match found == hash {
         true => Ok(()),
         false => Err(Refusal::bad_request(format!("a source file is named by its sha256, which is {found}"))),

@@ -67,7 +67,7 @@ pub(super) fn write_other_formats(
 ) -> Result<BTreeMap<String, CatalogEntry>, LakeError> {
     let mut entries = BTreeMap::new();
     for format in formats {
-        let target = folder.join(other_catalog(format));
+        let target = folder.join(layout::catalog_name(format));
         let catalogs = target.parent().unwrap_or(folder);
         fs::create_dir_all(catalogs).map_err(|source| LakeError::io("create", catalogs, source))?;
         translate(connection, (&folder.join(layout::CATALOG), contents), &target, format)?;
@@ -82,15 +82,10 @@ pub(super) fn write_other_formats(
 /// # Errors
 /// Those of [`require_no_wal`], DuckDB's.
 pub fn session_catalog(connection: &Connection, folder: &Path) -> Result<PathBuf, LakeError> {
-    let other = folder.join(other_catalog(&template(connection)?.format));
+    let other = folder.join(layout::catalog_name(&template(connection)?.format));
     let catalog = if other.exists() { other } else { folder.join(layout::CATALOG) };
     require_no_wal(&catalog)?;
     Ok(catalog)
-}
-
-/// The name of a catalog in a version's folder.
-fn other_catalog(format: &str) -> String {
-    format!("{}{format}.duckdb", layout::CATALOGS)
 }
 
 /// Whether this session's DuckLake reads a format beside its own. Tried once for the process, with an empty catalog; a

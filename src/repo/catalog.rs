@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempPath;
 
-use crate::format::{DataDir, Files, FormatError, Record, Sha256, layout};
+use crate::format::{Catalog, DataDir, Files, FormatError, Record, Sha256, layout};
 use crate::store::{Store, StoreError};
 
 use super::error::RepoError;
-use super::read::{Catalog, download_catalog, get_optional, main_catalog};
+use super::read::{download_catalog, get_optional};
 
 /// Lists the data files that a catalog file names, or says in a sentence why it cannot.
 pub type CatalogFiles<'a> = dyn Fn(&Path) -> Result<Files, String> + Send + Sync + 'a;
@@ -140,7 +140,7 @@ pub(super) async fn version_files(
         let why = "it is missing or not the one of version.json, and the catalog cannot be looked into here";
         return Err(RepoError::corrupt(key, why));
     };
-    let catalog = main_catalog(record);
+    let catalog = record.main_catalog();
     let file = fetch_catalog(store, record, &catalog, look.scratch).await?;
     named_by(hook, &catalog, data_dir, &file)
 }

@@ -36,8 +36,8 @@ pub use publish::{
     publish_from,
 };
 pub use read::{
-    Catalog, CatalogReader, CatalogTarget, Held, Opened, download_catalog, main_catalog, open_version, read_dataset,
-    read_files, read_head, read_live, read_mark, read_record, read_ref, readable_catalog,
+    CatalogReader, CatalogTarget, Held, Opened, download_catalog, open_version, read_dataset, read_files, read_head,
+    read_live, read_mark, read_record, read_ref, readable_catalog,
 };
 pub use ref_change::{RefChange, create_branch, create_tag, delete_ref};
 pub use refs::{Refs, RefsJsonWrite, list_refs, refresh_refs_json};

@@ -7,7 +7,7 @@ use std::pin::pin;
 use futures::future::{Either, join, select};
 
 use crate::format::{
-    DataDir, Dataset, Expired, Files, FormatError, Record, RefName, Sha256, VersionId, format_release, layout,
+    Catalog, DataDir, Dataset, Expired, Files, FormatError, Record, RefName, Sha256, VersionId, format_release, layout,
     parse_head, parse_ref,
 };
 use crate::store::{ETag, Object, Store, StoreError};
@@ -23,26 +23,6 @@ pub struct Held {
     pub version: VersionId,
     /// The state of the ref's file that was read, for a write on condition.
     pub etag: ETag,
-}
-
-/// A catalog file of a version.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Catalog {
-    /// Its key.
-    pub key: String,
-    /// Its hash.
-    pub sha256: Sha256,
-    /// Its size in bytes, where the record gives it.
-    pub size: Option<u64>,
-}
-
-impl Catalog {
-    /// Its name in the folder of the version.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        let in_folder = self.key.strip_prefix(layout::VERSIONS).and_then(|key| key.split_once('/'));
-        in_folder.map_or(&self.key, |(_, name)| name)
-    }
 }
 
 /// Whoever reads catalogs: this layer does not.
@@ -268,12 +248,6 @@ async fn arrived(
     Err(RepoError::corrupt(&catalog.key, why))
 }
 
-/// ducklake.duckdb of a version.
-#[must_use]
-pub fn main_catalog(record: &Record) -> Catalog {
-    Catalog { key: layout::catalog(record.id), sha256: record.sha256, size: record.size }
-}
-
 /// The catalog of the newest DuckLake format that the reader reads; a record that names no format is taken to be readable
 /// (docs/format.md section 10).
 ///
@@ -281,13 +255,9 @@ pub fn main_catalog(record: &Record) -> Catalog {
 /// [`RepoError::OtherFormats`] when there is none.
 pub fn readable_catalog(record: &Record, reader: &dyn CatalogReader) -> Result<Catalog, RepoError> {
     let Some(own) = record.ducklake.as_deref() else {
-        return Ok(main_catalog(record));
+        return Ok(record.main_catalog());
     };
-    let others = record.catalogs.iter().map(|(format, entry)| {
-        let catalog = Catalog { key: layout::other_catalog(record.id, format), sha256: entry.sha256, size: entry.size };
-        (format.as_str(), catalog)
-    });
-    let mut catalogs: Vec<_> = others.chain([(own, main_catalog(record))]).collect();
+    let mut catalogs: Vec<_> = record.other_catalogs().chain([(own, record.main_catalog())]).collect();
     catalogs.sort_by_key(|(format, _)| Reverse(format_release(format)));
     let readable = catalogs.into_iter().find(|(format, _)| reader.reads(format));
     readable.map(|(_, catalog)| catalog).ok_or_else(|| RepoError::OtherFormats {

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Context, Error};
 use crate::engine::Connection;
+use crate::format::Catalog;
 use crate::lake::{self, Checkout, LakeError};
-use crate::repo::{self, Catalog, CatalogReader, CatalogTarget, Opened, RepoError, Repository, Resolved};
+use crate::repo::{self, CatalogReader, CatalogTarget, Opened, RepoError, Repository, Resolved};
 use crate::store::Store;
 
 /// The session's DuckLake.

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use super::access::{self, Access};
 use super::{Arguments, Code, Context, Error, Published};
 use crate::engine::Connection;
-use crate::format::{Base, Revision, VersionId, layout};
+use crate::format::{Base, Catalog, Revision, VersionId, layout};
 use crate::lake::{self, Checkout, Database, LakeError};
-use crate::repo::{self, Catalog, Repository, Resolved};
+use crate::repo::{self, Repository, Resolved};
 
 /// A working catalog on this machine.
 #[derive(Debug, Clone)]

@@ -218,6 +218,11 @@ impl Store for FaultStore {
         self.faulty_condition(Verb::PutIfAbsent, key, request).await
     }
 
+    async fn put_file_if_absent(&self, key: &str, path: &Path) -> Result<ConditionalWrite, StoreError> {
+        let request = self.inner.put_file_if_absent(key, path);
+        self.faulty_condition(Verb::PutIfAbsent, key, request).await
+    }
+
     async fn put_if_unchanged(&self, key: &str, bytes: Bytes, etag: &ETag) -> Result<ConditionalWrite, StoreError> {
         let request = self.inner.put_if_unchanged(key, bytes, etag);
         self.faulty_condition(Verb::PutIfUnchanged, key, request).await

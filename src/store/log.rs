@@ -228,6 +228,11 @@ impl Store for LoggedStore {
         self.logged(Verb::PutIfAbsent, key, request, |_| size).await
     }
 
+    async fn put_file_if_absent(&self, key: &str, path: &Path) -> Result<ConditionalWrite, StoreError> {
+        let size = std::fs::metadata(path).map_or(0, |file| file.len());
+        self.logged(Verb::PutIfAbsent, key, self.inner.put_file_if_absent(key, path), |_| size).await
+    }
+
     async fn put_if_unchanged(&self, key: &str, bytes: Bytes, etag: &ETag) -> Result<ConditionalWrite, StoreError> {
         let size = bytes.len() as u64;
         let request = self.inner.put_if_unchanged(key, bytes, etag);

@@ -93,6 +93,11 @@ impl Stored {
     }
 }
 
+/// Blocking, so that a test needs no tokio runtime.
+fn read_file(path: &Path) -> Result<Bytes, StoreError> {
+    Ok(std::fs::read(path).map_err(|e| local_error(path, "read", e))?.into())
+}
+
 #[async_trait]
 impl Store for MemoryStore {
     fn location(&self) -> &str {
@@ -126,8 +131,7 @@ impl Store for MemoryStore {
         key::check(key)?;
         let bytes = match body {
             Body::Bytes(bytes) => bytes,
-            // Blocking, so that a test needs no tokio runtime.
-            Body::File(path) => std::fs::read(&path).map_err(|e| local_error(&path, "read", e))?.into(),
+            Body::File(path) => read_file(&path)?,
         };
         let stored = self.stored(bytes);
         self.objects().insert(key.to_owned(), stored);
@@ -143,6 +147,10 @@ impl Store for MemoryStore {
         }
         objects.insert(key.to_owned(), stored);
         Ok(ConditionalWrite::Written)
+    }
+
+    async fn put_file_if_absent(&self, key: &str, path: &Path) -> Result<ConditionalWrite, StoreError> {
+        self.put_if_absent(key, read_file(path)?).await
     }
 
     async fn put_if_unchanged(&self, key: &str, bytes: Bytes, etag: &ETag) -> Result<ConditionalWrite, StoreError> {

@@ -91,7 +91,7 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     async fn put_if_absent(&self, key: &str, bytes: Bytes) -> Result<ConditionalWrite, StoreError>;
 
     /// Writes a file of this machine only if there is no object at the key. A store that cannot do that in one step looks
-    /// first, and replaces what somebody else writes at that very moment.
+    /// first, and what somebody else writes at that very moment is replaced, unless the other side (a host) refuses.
     async fn put_file_if_absent(&self, key: &str, path: &Path) -> Result<ConditionalWrite, StoreError> {
         match self.head(key).await {
             Ok(_) => return Ok(ConditionalWrite::Refused),

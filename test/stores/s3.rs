@@ -240,6 +240,30 @@ async fn a_large_file_replaces_nothing_that_came_while_it_was_sent() {
 }
 
 #[tokio::test]
+async fn a_service_that_passes_over_the_condition_of_the_end_is_asked_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, content) = large(&folder);
+    let s3 = S3::start(Faults { ignores_conditions: true, ..Faults::default() }).await;
+    let store = s3.open("x");
+    assert_eq!(store.put_file_if_absent("data/a", &path).await.unwrap(), WRITTEN);
+    assert!(s3.objects.get("x/data/a").unwrap().0 == content);
+    // What came while it was sent.
+    let objects = s3.objects.clone();
+    s3.server.rule(move |seen| {
+        if seen.query("partNumber").is_some() {
+            objects.put("x/data/b", "theirs");
+        }
+        Act::Pass
+    });
+    assert_eq!(store.put_file_if_absent("data/b", &path).await.unwrap(), REFUSED);
+    assert_eq!(s3.objects.get("x/data/b").unwrap().0, "theirs");
+    // What is there is not sent again to be refused.
+    s3.server.take_log();
+    assert_eq!(store.put_file_if_absent("data/b", &path).await.unwrap(), REFUSED);
+    assert_eq!(s3.server.take_log().iter().filter(|seen| seen.method != "HEAD").count(), 0);
+}
+
+#[tokio::test]
 async fn lists_page_by_page_and_leaves_out_what_is_no_object_of_ours() {
     let s3 = S3::start(Faults::default()).await;
     let store = s3.open("x");

@@ -185,7 +185,7 @@ async fn get_size(store: &dyn Store, key: &str) -> Result<Option<u64>, StoreErro
     }
 }
 
-/// A large object, which no store writes on condition: while the target has no record it is nobody's yet.
+/// A large object, which is streamed and written without a condition: while the target has no record it is nobody's yet.
 async fn stream_one(
     source: &dyn Store,
     target: &dyn Store,

@@ -8,7 +8,6 @@ use super::super::catalog::{fetch_catalog, named_by};
 use super::super::error::RepoError;
 use super::super::folders::Folder;
 use super::super::key_set::KeySet;
-use super::super::read::{Catalog, main_catalog};
 use super::Scene;
 use super::finding::{Code, Finding, Repairs};
 use super::structure::stray_catalog;
@@ -79,14 +78,9 @@ impl Scene<'_> {
         folder: &Folder,
         look: &mut Look,
     ) -> Result<(), RepoError> {
-        let others = record.catalogs.iter().map(|(format, entry)| Catalog {
-            key: layout::other_catalog(record.id, format),
-            sha256: entry.sha256,
-            size: entry.size,
-        });
         // The others are held against what files.json or the main one names.
-        for catalog in [main_catalog(record)].into_iter().chain(others) {
-            let name = catalog.key.strip_prefix(&layout::version(record.id)).unwrap_or_default();
+        for catalog in record.all_catalogs() {
+            let name = catalog.name();
             // What is missing, cut off or read with changes has been told of.
             let told = |part: &super::super::folders::Part| catalog.size.is_some_and(|size| size != part.size);
             if folder.part(name).is_none_or(told) || folder.has(&format!("{name}{}", layout::WAL)) {

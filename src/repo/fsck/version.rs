@@ -208,11 +208,9 @@ impl Scene<'_> {
 
     /// The catalogs are there with their sizes, as far as the listing tells.
     fn catalogs_listed(&self, record: &Record, folder: &Folder, look: &mut Look) {
-        let of_format = |format: &String| format!("{}{format}.duckdb", layout::CATALOGS);
-        let named = record.catalogs.iter().map(|(format, entry)| (of_format(format), entry.size));
-        for (name, size) in std::iter::once((layout::CATALOG.to_owned(), record.size)).chain(named) {
-            let key = format!("{}{name}", layout::version(record.id));
-            match (folder.part(&name), size) {
+        for catalog in record.all_catalogs() {
+            let (part, key) = (folder.part(catalog.name()), catalog.key.clone());
+            match (part, catalog.size) {
                 (None, _) => {
                     let finding = Finding::error(Code::Missing, key, "it is missing, but version.json names it");
                     look.findings.push(finding.mended_by(self.repairs.bring_back()));
@@ -224,17 +222,15 @@ impl Scene<'_> {
                 (Some(_), _) => {}
             }
         }
-        for part in folder.catalogs().filter(|part| part.name != layout::CATALOG) {
-            if !record.catalogs.keys().any(|format| of_format(format) == part.name) {
-                let key = format!("{}{}", layout::version(record.id), part.name);
-                look.findings.push(match is_wal(&part.name) {
-                    true => {
-                        let problem = "DuckDB reads a catalog with the changes in such a file beside it";
-                        Finding::error(Code::Stray, key, problem).mended_by(self.repairs.look_again())
-                    }
-                    false => Finding::warning(Code::Stray, key, "version.json does not name it"),
-                });
-            }
+        for part in folder.catalogs().filter(|part| record.hash_of(&part.name).is_none()) {
+            let key = format!("{}{}", layout::version(record.id), part.name);
+            look.findings.push(match is_wal(&part.name) {
+                true => {
+                    let problem = "DuckDB reads a catalog with the changes in such a file beside it";
+                    Finding::error(Code::Stray, key, problem).mended_by(self.repairs.look_again())
+                }
+                false => Finding::warning(Code::Stray, key, "version.json does not name it"),
+            });
         }
     }
 }

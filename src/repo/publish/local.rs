@@ -64,16 +64,11 @@ impl LocalVersion {
         let files_bytes = read_hashed(&files_path, record.files_sha256)?;
         let files = Files::parse(&files_bytes, data_dir).map_err(at(&files_path))?;
 
-        let main = (layout::CATALOG.to_owned(), record.sha256, record.size);
-        let others = record.catalogs.iter().map(|(format, entry)| {
-            let name = format!("{}{format}.duckdb", layout::CATALOGS);
-            (name, entry.sha256, entry.size)
-        });
-        let catalogs = std::iter::once(main)
-            .chain(others)
-            .map(|(name, sha256, size)| {
-                let (key, path) = (format!("{}{name}", layout::version(id)), file(&name));
-                local_file(key, path, sha256, size)
+        let catalogs = record
+            .all_catalogs()
+            .map(|catalog| {
+                let path = file(catalog.name());
+                local_file(catalog.key, path, catalog.sha256, catalog.size)
             })
             .collect::<Result<_, _>>()?;
         let source = |source: &SourceFile| {

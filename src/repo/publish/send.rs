@@ -1,6 +1,8 @@
 //! The writes of a push (docs/format.md section 9, steps 1 to 4).
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
 use std::path::PathBuf;
 
 use bytes::Bytes;
@@ -8,15 +10,16 @@ use chrono::{DateTime, Utc};
 use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::format::{DataDir, Files, StoredFile, layout};
-use crate::store::{Body, ConditionalWrite, FilePut, FileToPut, Store, StoreError};
+use crate::store::{ConditionalWrite, FilePut, FileToPut, Store, StoreError};
 
 use super::super::CONCURRENT;
 use super::super::error::RepoError;
-use super::super::read::get_optional;
 use super::local::{LocalFile, LocalVersion};
 
-/// A catalog up to this many bytes is sent in one write on condition; a larger one is streamed.
+/// A catalog up to this many bytes is sent out of memory; a larger one is streamed.
 const SMALL: u64 = 8 << 20;
+/// How much of a large catalog is compared at a time, in bytes.
+const PIECE: usize = 1 << 20;
 
 /// Where the new data files of a push are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -170,17 +173,14 @@ fn check_size(file: &StoredFile, found: Result<u64, StoreError>) -> Result<(), R
 
 /// One object of a version folder that is to be written.
 enum Part<'a> {
-    Catalog(&'a LocalVersion, &'a LocalFile),
+    Catalog(&'a LocalFile),
     Small(String, Bytes),
 }
 
 /// Steps 2 and 3: everything of the versions but their records. None of these files names another, so they are begun
 /// in the order of the steps and run together.
 pub(super) async fn contents(store: &dyn Store, chain: &[LocalVersion]) -> Result<(), RepoError> {
-    let catalogs = chain.iter().flat_map(|version| {
-        let catalogs = version.catalogs.iter();
-        catalogs.map(move |catalog| Part::Catalog(version, catalog))
-    });
+    let catalogs = chain.iter().flat_map(|version| &version.catalogs).map(Part::Catalog);
     let descriptions = chain.iter().flat_map(|version| {
         [
             Part::Small(layout::dataset(version.id()), version.dataset_bytes.clone()),
@@ -191,10 +191,10 @@ pub(super) async fn contents(store: &dyn Store, chain: &[LocalVersion]) -> Resul
     stream::iter(parts)
         .map(|part| async move {
             match part {
-                Part::Catalog(_, catalog) if catalog.size <= SMALL => {
+                Part::Catalog(catalog) if catalog.size <= SMALL => {
                     write_once(store, &catalog.key, catalog.read()?).await
                 }
-                Part::Catalog(version, catalog) => stream_once(store, version, catalog).await,
+                Part::Catalog(catalog) => stream_once(store, catalog).await,
                 Part::Small(key, bytes) => write_once(store, &key, bytes).await,
             }
         })
@@ -227,18 +227,34 @@ async fn write_once(store: &dyn Store, key: &str, bytes: Bytes) -> Result<(), Re
     }
 }
 
-/// Streams a large catalog, which no store writes on condition. The record, which vouches for it, says whether it is
-/// there already; without a record the folder is not a version yet and may be written again.
-async fn stream_once(store: &dyn Store, version: &LocalVersion, catalog: &LocalFile) -> Result<(), RepoError> {
-    let key = layout::version_json(version.id());
-    match get_optional(store, &key).await? {
-        None => {
-            let body = Body::File(catalog.path.clone());
-            Ok(store.put(&catalog.key, body).await?)
-        }
-        Some(object) if object.bytes == version.record_bytes => Ok(()),
-        Some(_) => Err(different(&key)),
+/// Streams a large catalog. One that is there must have the same bytes: an earlier push was stopped.
+async fn stream_once(store: &dyn Store, catalog: &LocalFile) -> Result<(), RepoError> {
+    match store.put_file_if_absent(&catalog.key, &catalog.path).await? {
+        ConditionalWrite::Written => Ok(()),
+        ConditionalWrite::Refused => match is_same(store, catalog).await? {
+            true => Ok(()),
+            false => Err(different(&catalog.key)),
+        },
     }
+}
+
+/// Whether an object has the bytes of a file, a piece at a time.
+async fn is_same(store: &dyn Store, file: &LocalFile) -> Result<bool, RepoError> {
+    if store.head(&file.key).await?.size != file.size {
+        return Ok(false);
+    }
+    let local = |source| RepoError::Local { path: file.path.clone(), source };
+    let mut here = File::open(&file.path).map_err(local)?;
+    for at in (0..file.size).step_by(PIECE) {
+        let end = at.saturating_add(PIECE as u64).min(file.size);
+        let there = store.get_range(&file.key, at..end).await?;
+        let mut piece = Vec::with_capacity(there.len());
+        (&mut here).take(end - at).read_to_end(&mut piece).map_err(local)?;
+        if there != piece {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn different(key: &str) -> RepoError {

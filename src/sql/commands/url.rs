@@ -28,7 +28,7 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     let connection = context.connection()?;
     let catalog = match SessionReader::if_any(&connection)? {
         Some(reader) => reader.catalog(&opened)?,
-        None => repo::main_catalog(&opened.record),
+        None => opened.record.main_catalog(),
     };
     let (catalog, data_path) = (catalog_place(&repository, &catalog), repository.data_path());
     let alias = default_alias(repository.store().location());

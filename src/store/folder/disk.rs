@@ -74,14 +74,14 @@ impl Disk {
         self.sync_folders(&place)
     }
 
-    pub(super) fn put_if_absent(&self, key: &str, bytes: Bytes) -> Result<ConditionalWrite, StoreError> {
+    pub(super) fn put_if_absent(&self, key: &str, body: &Body) -> Result<ConditionalWrite, StoreError> {
         let place = self.locate(key, "write")?;
         match &place.found {
             Some(found) if found.is_dir() => remove_empty(&place.path),
             Some(_) => return Ok(ConditionalWrite::Refused),
             None => {}
         }
-        let whole = place.write_beside(&Body::Bytes(bytes))?;
+        let whole = place.write_beside(body)?;
         let written = self.create(whole, &place)?;
         if written == ConditionalWrite::Written {
             self.sync_folders(&place)?;
@@ -302,7 +302,7 @@ mod tests {
             let key = format!("refs/heads/{round}");
             let winners: Vec<u8> = thread::scope(|scope| {
                 let create = |me: u8| {
-                    let answer = disk.put_if_absent(&key, Bytes::from(vec![me]));
+                    let answer = disk.put_if_absent(&key, &Body::Bytes(Bytes::from(vec![me])));
                     (answer.unwrap() == ConditionalWrite::Written).then_some(me)
                 };
                 let threads: Vec<_> = (0..4).map(|me| scope.spawn(move || create(me))).collect();
@@ -316,8 +316,8 @@ mod tests {
     fn a_folder_in_the_way_is_no_object_without_atomic_create_either() {
         let folder = tempfile::tempdir().unwrap();
         let disk = plain_disk(folder.path());
-        disk.put_if_absent("refs/heads/a/b", Bytes::new()).unwrap();
-        let answer = disk.put_if_absent("refs/heads/a", Bytes::new());
+        disk.put_if_absent("refs/heads/a/b", &Body::Bytes(Bytes::new())).unwrap();
+        let answer = disk.put_if_absent("refs/heads/a", &Body::Bytes(Bytes::new()));
         assert!(matches!(answer, Err(StoreError::BadKey { .. })), "{answer:?}");
     }
 

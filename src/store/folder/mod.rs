@@ -110,7 +110,12 @@ impl Store for FolderStore {
     }
 
     async fn put_if_absent(&self, key: &str, bytes: Bytes) -> Result<ConditionalWrite, StoreError> {
-        self.on_disk(key, "write", |disk, key| disk.put_if_absent(key, bytes)).await
+        self.on_disk(key, "write", |disk, key| disk.put_if_absent(key, &Body::Bytes(bytes))).await
+    }
+
+    async fn put_file_if_absent(&self, key: &str, path: &Path) -> Result<ConditionalWrite, StoreError> {
+        let body = Body::File(path.to_owned());
+        self.on_disk(key, "write", move |disk, key| disk.put_if_absent(key, &body)).await
     }
 
     async fn put_if_unchanged(&self, key: &str, bytes: Bytes, etag: &ETag) -> Result<ConditionalWrite, StoreError> {

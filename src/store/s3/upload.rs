@@ -98,6 +98,10 @@ impl Upload<'_> {
     }
 
     async fn send_parts(&self, source: &mut FileParts, size: u64) -> Result<ConditionalWrite, StoreError> {
+        // A large file is not sent to be refused at its end.
+        if self.only_new && self.is_there().await? {
+            return Ok(ConditionalWrite::Refused);
+        }
         let options = PutMultipartOptions { attributes: self.attributes.clone(), ..PutMultipartOptions::default() };
         let upload = self.bucket.s3.create_multipart_opts(self.target, options).await;
         let upload = upload.map_err(|error| self.fault(error))?;
@@ -145,13 +149,31 @@ impl Upload<'_> {
         Ok(done.into_iter().map(|(_, part)| part).collect())
     }
 
-    /// Puts the parts together. The answer may be lost, and then a second request finds no upload any more.
+    /// Whether there is an object, as far as the service says.
+    async fn is_there(&self) -> Result<bool, StoreError> {
+        match self.bucket.s3.head(self.target).await {
+            Ok(_) => Ok(true),
+            Err(error) => match fault(self.key, "read", Cause::of(error), self.bucket.is_anonymous()) {
+                // Where listing is not allowed, S3 denies access to keys that are not there.
+                StoreError::NotFound { .. } | StoreError::Permission { .. } => Ok(false),
+                error => Err(error),
+            },
+        }
+    }
+
+    /// Puts the parts together. A new object is looked for first in any case: a service may not know the condition of
+    /// this request, and say so or pass over it. Nearly as good, as only what comes after the look is replaced there.
+    ///
+    /// The answer may be lost, and then a second request finds no upload any more.
     async fn complete(
         &self,
         upload: &MultipartId,
         parts: Vec<PartId>,
         size: u64,
     ) -> Result<ConditionalWrite, StoreError> {
+        if self.only_new && self.is_there().await? {
+            return Ok(ConditionalWrite::Refused);
+        }
         let mut again = Again::new();
         let mut on_condition = self.only_new;
         let cause = loop {
@@ -164,13 +186,8 @@ impl Upload<'_> {
             };
             match completed {
                 Ok(()) => return Ok(ConditionalWrite::Written),
-                // A service that knows the condition of a PUT alone: it is asked first, which is nearly as good.
-                Err(cause) if on_condition && is_unknown(&cause) => {
-                    if self.bucket.s3.head(self.target).await.is_ok() {
-                        return Ok(ConditionalWrite::Refused);
-                    }
-                    on_condition = false;
-                }
+                // It knows the condition of a PUT alone.
+                Err(cause) if on_condition && is_unknown(&cause) => on_condition = false,
                 Err(cause) if again.wait(&cause).await => {}
                 Err(cause) => break cause,
             }

@@ -85,7 +85,11 @@ fn answer(seen: &Seen, objects: &Objects, uploads: &Uploads, faults: Faults) -> 
             }
             None => error(404, "NoSuchUpload"),
         },
-        ("POST", Some(_)) if seen.header("if-none-match") == Some("*") && objects.get(&key).is_some() => {
+        ("POST", Some(_))
+            if !faults.ignores_conditions
+                && seen.header("if-none-match") == Some("*")
+                && objects.get(&key).is_some() =>
+        {
             error(412, "PreconditionFailed")
         }
         ("POST", Some(id)) => match uploads.lock().unwrap().remove(&id) {
