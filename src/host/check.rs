@@ -1,23 +1,18 @@
 //! What must be true of a version before a ref may lead to it (docs/format.md section 14).
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, stream};
-use tempfile::TempPath;
+use tokio::runtime::Handle;
 
-use crate::format::{DataDir, Files, Record, Sha256, layout};
-use crate::repo::read_mark;
+use crate::format::{Catalog, DataDir, Files, Record, Sha256, layout};
+use crate::repo::{RepoError, fetch_catalog, named_by, read_mark};
 use crate::store::{Object, StoreError};
 
 use super::answer::Refusal;
 use super::shared::Shared;
-use super::upload::new_file;
 use super::version::check_signature;
-
-/// Lists the data files that a catalog file names, or says in a sentence why it cannot. Called where it may block. The
-/// caller of the host has DuckDB, the host has not.
-pub type CatalogFiles = dyn Fn(&Path) -> Result<Files, String> + Send + Sync;
 
 /// How many data files are asked for at the same time.
 const CONCURRENT: usize = 16;
@@ -76,13 +71,10 @@ async fn version(shared: &Shared, data_dir: &DataDir, record: &Record) -> Result
         }
         None => None,
     };
-    let main = (layout::catalog(id), record.sha256, record.size);
-    let others = record.catalogs.iter();
-    let others = others.map(|(format, entry)| (layout::other_catalog(id, format), entry.sha256, entry.size));
     let mut known = listed;
-    for (key, hash, size) in std::iter::once(main).chain(others) {
-        let file = catalog(shared, &key, hash, size).await?;
-        known = match (known, named_by_catalog(shared, data_dir, &key, &file).await?) {
+    for one in record.all_catalogs() {
+        let key = one.key.clone();
+        known = match (known, catalog(shared, data_dir, record, one).await?) {
             (Some(known), Some(named)) if known.by_key() != named.by_key() => {
                 return Err(corrupt(&files.key, &format!("it does not name the files that {key} names")));
             }
@@ -106,61 +98,33 @@ async fn described(shared: &Shared, file: &Described) -> Result<Option<Object>, 
     }
 }
 
-/// A catalog as a file of this machine.
-enum Local {
-    /// It is in the repository's folder.
-    InPlace(PathBuf),
-    /// A copy, removed when dropped.
-    Copy(TempPath),
-}
-
-impl AsRef<Path> for Local {
-    fn as_ref(&self) -> &Path {
-        match self {
-            Self::InPlace(path) => path,
-            Self::Copy(path) => path,
-        }
-    }
-}
-
-/// Checks a catalog against the record's hash and size.
-async fn catalog(shared: &Shared, key: &str, hash: Sha256, size: Option<u64>) -> Result<Local, Refusal> {
-    let meta = shared.store().head(key).await.map_err(|error| missing(key, &error))?;
-    if let Some(size) = size.filter(|size| *size != meta.size) {
-        return Err(corrupt(key, &format!("it has {} bytes, not {size} as version.json says", meta.size)));
-    }
-    let file = match shared.store().local_root() {
-        Some(root) => Local::InPlace(root.join(key)),
-        None => {
-            let copy = new_file(shared).map_err(|_| Refusal::internal())?.into_temp_path();
-            shared.store().download(key, &copy).await.map_err(|error| missing(key, &error))?;
-            Local::Copy(copy)
-        }
-    };
-    let path = file.as_ref().to_owned();
-    let hashed = tokio::task::spawn_blocking(move || Sha256::of_file(&path)).await;
-    let (found, _) = hashed.ok().and_then(Result::ok).ok_or_else(Refusal::internal)?;
-    match found == hash {
-        true => Ok(file),
-        false => Err(other_hash(key)),
-    }
-}
-
-/// The data files that the catalog itself names, where the host can look into it.
-async fn named_by_catalog(
+/// Checks a catalog against the record's hash and size. Returns the data files that the catalog itself names, where the
+/// host can look into it.
+async fn catalog(
     shared: &Shared,
     data_dir: &DataDir,
-    key: &str,
-    file: &Local,
+    record: &Record,
+    catalog: Catalog,
 ) -> Result<Option<Files>, Refusal> {
-    let Some(list) = shared.options.catalog_files.clone() else {
-        return Ok(None);
-    };
-    let path = file.as_ref().to_owned();
-    let listed = tokio::task::spawn_blocking(move || list(&path)).await.map_err(|_| Refusal::internal())?;
-    let files = listed.map_err(|why| corrupt(key, &why))?;
-    files.check(data_dir).map_err(|error| Refusal::format(&error).failed_check())?;
-    Ok(Some(files))
+    let key = &catalog.key;
+    let meta = shared.store().head(key).await.map_err(|error| missing(key, &error))?;
+    if let Some(size) = catalog.size.filter(|size| *size != meta.size) {
+        return Err(corrupt(key, &format!("it has {} bytes, not {size} as version.json says", meta.size)));
+    }
+    let (store, scratch, list) = (Arc::clone(&shared.store), shared.spool(), shared.options.catalog_files.clone());
+    let (runtime, data_dir, record) = (Handle::current(), data_dir.clone(), record.clone());
+    // Hashing and DuckDB may block.
+    let looked = tokio::task::spawn_blocking(move || {
+        let file = runtime.block_on(fetch_catalog(store.as_ref(), &record, &catalog, &scratch))?;
+        list.map(|list| named_by(list.as_ref(), &catalog, &data_dir, &file)).transpose()
+    });
+    looked.await.map_err(|_| Refusal::internal())?.map_err(|error| match error {
+        RepoError::Store(error) => Refusal::unwritten(&error),
+        RepoError::Corrupt { object, why } => corrupt(&object, &why),
+        RepoError::Format(error) => Refusal::format(&error).failed_check(),
+        error @ RepoError::Local { .. } => Refusal::repository(error),
+        error => Refusal::repository(error).failed_check(),
+    })
 }
 
 /// A data file that a version of the push names.

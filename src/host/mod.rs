@@ -28,7 +28,6 @@ mod version;
 mod write;
 
 pub use access::Token;
-pub use check::CatalogFiles;
 pub use counters::Stats;
 pub use options::{HostError, HostOptions, Limits, MoveRefs};
 pub use running::{Host, RunningHost};

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::format::{Clock, SystemClock};
+use crate::repo::CatalogFiles;
 
 use super::access::Token;
-use super::check::CatalogFiles;
 use super::upload_urls::UploadUrls;
 
 /// Who may move refs (docs/format.md section 14).
@@ -63,7 +63,7 @@ pub struct HostOptions {
     pub clock: Arc<dyn Clock>,
     /// Lists the data files of a catalog, so that a push is checked against the catalog itself. With none, files.json
     /// is believed, and a version without one is refused.
-    pub catalog_files: Option<Arc<CatalogFiles>>,
+    pub catalog_files: Option<Arc<CatalogFiles<'static>>>,
     /// Makes URLs that a writer sends files to, past the host. With none, all is sent through the host.
     pub upload_urls: Option<Arc<dyn UploadUrls>>,
     /// The folder for bodies that are on their way. With none it is the repository's own folder, or the system's folder

@@ -66,7 +66,7 @@ impl Shared {
         Ok(self.data_dir.get_or_init(|| settings.data_dir))
     }
 
-    /// The folder for bodies and catalogs that are on their way. Files in it have names that no listing shows and that
+    /// The folder for bodies and copies of catalogs. Where it is the repository's own, files in it have names that no listing shows and that
     /// the store sweeps, should this process be killed.
     pub(super) fn spool(&self) -> PathBuf {
         let own = self.options.spool.clone();

@@ -30,7 +30,7 @@ impl std::fmt::Debug for LookInto<'_> {
 
 /// An object as a file of this machine.
 #[derive(Debug)]
-pub(super) enum OnDisk {
+pub enum OnDisk {
     /// It is in the repository's folder.
     InPlace(PathBuf),
     /// A copy, removed when dropped.
@@ -57,7 +57,7 @@ pub(super) fn scratch_file(scratch: &Path) -> Result<TempPath, RepoError> {
 /// # Errors
 /// [`RepoError::Corrupt`] when it is missing or has another hash; [`RepoError::Expired`] and [`RepoError::Withdrawn`]
 /// when it has gone away.
-pub(super) async fn fetch_catalog(
+pub async fn fetch_catalog(
     store: &dyn Store,
     record: &Record,
     catalog: &Catalog,
@@ -104,7 +104,7 @@ pub async fn require_no_wal(store: &dyn Store, catalog: &Catalog) -> Result<(), 
 ///
 /// # Errors
 /// [`RepoError::Corrupt`] when it cannot be looked into, [`RepoError::Format`] for a path that leaves the data folder.
-pub(super) fn named_by(
+pub fn named_by(
     files: &CatalogFiles<'_>,
     catalog: &Catalog,
     data_dir: &DataDir,
