@@ -147,6 +147,22 @@ mod tests {
     }
 
     #[test]
+    fn only_what_ducklake_says_of_versions_is_an_answer() {
+        for (message, tells) in [
+            (
+                "Invalid Input Error: DuckLake catalog version mismatch: catalog version is 0.3, but the extension …",
+                true,
+            ),
+            ("Not implemented Error: Only DuckLake versions 0.1, 0.2, 0.3-dev1 and 0.3 are supported", true),
+            ("Out of Memory Error: failed to allocate data of size 16.0 KiB", false),
+            ("INTERRUPT Error: Interrupted!", false),
+            ("IO Error: Cannot open file \"/tmp/x/empty\": Too many open files", false),
+        ] {
+            assert_eq!(tells_of_version(message), tells, "{message}");
+        }
+    }
+
+    #[test]
     fn which_formats() {
         let of = |formats: &str, notes: usize| (formats.to_owned(), notes);
         assert_eq!(formats("1.0", &[], None), of("", 0));

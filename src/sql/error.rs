@@ -81,8 +81,10 @@ impl Code {
     }
 }
 
-/// How many characters of a sentence, or of a hint, are shown at the most.
+/// How many characters of a sentence are shown at the most.
 const LONGEST: usize = 600;
+/// How many characters of a hint: one can name four files by refs of 200 bytes (`super::memory`).
+const LONGEST_HINT: usize = 900;
 
 /// What to do about a file that no version has, and that changes what is read of one.
 pub(super) const WRITE_AHEAD_LOG: &str = "no version has such a file: delete it, and find out who could write it there; FROM \
@@ -124,7 +126,7 @@ impl Error {
         if sentence.len() < self.sentence.len() {
             sentence.push('…');
         }
-        let hint: String = self.hint.chars().take(LONGEST).collect();
+        let hint: String = self.hint.chars().take(LONGEST_HINT).collect();
         format!("{function}: {} [{}]. Hint: {hint}", sentence.trim_end_matches(['.', '!']), self.code.as_str())
     }
 
