@@ -35,7 +35,7 @@ impl Folder {
             let texts =
                 [layout::VERSION_JSON, layout::SIGNATURE, layout::DATASET_JSON, layout::FILES_JSON, layout::CATALOG];
             names.extend(texts.map(str::to_owned));
-            names.extend(record.catalogs.keys().map(|format| format!("{}{format}.duckdb", layout::CATALOGS)));
+            names.extend(record.catalogs.keys().map(|format| layout::catalog_name(format)));
         }
         names.extend(marked.then(|| layout::EXPIRED_JSON.to_owned()));
         let part = |name| Part { name, size: 0, written: DateTime::<Utc>::MIN_UTC };

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::TryStreamExt;
 
-use crate::format::{Record, RefKind, RefName, Sha256, VersionId, layout};
+use crate::format::{Record, RefKind, RefName, VersionId, layout};
 use crate::store::{Store, StoreError};
 
 use super::super::error::RepoError;
-use super::super::folders::{Folder, is_wal, list_folders, read_records};
+use super::super::folders::{Folder, is_catalog, is_wal, list_folders, read_records};
 use super::super::open::Repository;
 use super::super::read::{read_mark, read_record};
 use super::super::refs::list_refs;
@@ -33,21 +33,6 @@ pub(super) struct Version {
     pub(super) marked: bool,
     /// The names in its folder, with sizes where they are known.
     pub(super) parts: Vec<(String, Option<u64>)>,
-}
-
-impl Version {
-    /// The hash that the record gives an object of the folder.
-    pub(super) fn hash(&self, name: &str) -> Option<Sha256> {
-        match name {
-            layout::CATALOG => Some(self.record.sha256),
-            layout::DATASET_JSON => self.record.dataset_sha256,
-            layout::FILES_JSON => self.record.files_sha256,
-            _ => {
-                let format = name.strip_prefix(layout::CATALOGS)?.strip_suffix(".duckdb")?;
-                self.record.catalogs.get(format).map(|entry| entry.sha256)
-            }
-        }
-    }
 }
 
 pub(super) async fn choose(source: &Repository, options: &CloneOptions) -> Result<Chosen, RepoError> {
@@ -110,8 +95,10 @@ async fn histories(
 }
 
 fn listed(record: Record, folder: &Folder) -> Version {
-    // A write-ahead log is no part of a version, and would change what is read of the copy.
-    let parts = folder.0.iter().filter(|part| !is_wal(&part.name));
+    // A write-ahead log is no part of a version, and would change what is read of the copy. The catalogs of a version that
+    // has been taken away are about to go.
+    let gone = |name: &str| is_wal(name) || (folder.is_marked() && is_catalog(name));
+    let parts = folder.0.iter().filter(|part| !gone(&part.name));
     let parts = parts.map(|part| (part.name.clone(), Some(part.size))).collect();
     Version { record, marked: folder.is_marked(), parts }
 }
@@ -126,7 +113,7 @@ async fn asked(store: &dyn Store, record: Record) -> Result<Version, RepoError> 
         names.insert(layout::EXPIRED_JSON.to_owned());
     } else {
         names.insert(layout::CATALOG.to_owned());
-        names.extend(record.catalogs.keys().map(|format| format!("{}{format}.duckdb", layout::CATALOGS)));
+        names.extend(record.catalogs.keys().map(|format| layout::catalog_name(format)));
     }
     for (name, hash) in [(layout::DATASET_JSON, record.dataset_sha256), (layout::FILES_JSON, record.files_sha256)] {
         if hash.is_some() && (!marked || has(store, &format!("{}{name}", layout::version(id))).await?) {

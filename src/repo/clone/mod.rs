@@ -301,11 +301,16 @@ impl Work<'_> {
                     continue;
                 }
                 let key = format!("{}{name}", layout::version(version.record.id));
+                // The source is about to take it away.
+                let goes = version.marked && name == layout::FILES_JSON;
+                if goes && target::is_withdrawn(self.source.store(), version.record.id).await? {
+                    continue;
+                }
                 if !self.target.lists && !is_known(name) {
                     left.push(key);
                     continue;
                 }
-                let object = Object { hash: version.hash(name), key, size: *size };
+                let object = Object { hash: version.record.hash_of(name), key, size: *size };
                 match name.as_str() {
                     layout::VERSION_JSON => records.push(object),
                     // One that the copy has complete gets its mark when no ref of the copy holds it any more.
