@@ -148,7 +148,17 @@ fn a_copy_that_diverged_or_is_another_repository_is_refused_before_anything_is_w
     copy(&bench, &store, start.as_ref()).unwrap();
     let ahead = fork(&bench, &start);
     let theirs = push_new(&bench, &ahead, "main", 1);
-    push_new(&bench, &store, "dev/x", 1);
+    // As long as nobody pushes to the source, the copy is ahead and no more: a backup brings back what was lost.
+    let lost = format!("{}dataset.json", layout::version(main[1]));
+    block_on(ahead.delete(&lost)).unwrap();
+    let done = copy(&bench, &store, ahead.as_ref()).unwrap();
+    assert!(done.notes.iter().any(|note| note.contains("refs/heads/main of the copy is ahead")), "{:?}", done.notes);
+    assert_eq!(done.refs, read_everything(&ahead));
+    assert_eq!(done.refs[&RefName::branch("main").unwrap()], theirs[0]);
+    assert!(ahead.contents().contains_key(&lost));
+    for branch in ["main", "dev/x"] {
+        push_new(&bench, &store, branch, 1);
+    }
     let tagged = fork(&bench, &start);
     put(&tagged, "refs/tags/v1", main[2].to_string());
     for (target, name, held) in [(ahead, "refs/heads/main", theirs[0]), (tagged, "refs/tags/v1", main[2])] {

@@ -1,4 +1,5 @@
-//! The refs of a copy: they only move forward, to what the source holds.
+//! The refs of a copy: they only move forward, to what the source holds. A branch that is further than the source's stays:
+//! a backup that is a few versions behind brings back what was lost.
 
 use std::collections::BTreeMap;
 
@@ -24,6 +25,17 @@ pub(super) struct Moved {
     pub(super) notes: Vec<String>,
 }
 
+/// Where a ref of the target is, seen from the source's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// At the same version.
+    Same,
+    /// Behind it, or not there.
+    Behind,
+    /// At a version that builds on it.
+    Ahead,
+}
+
 /// Finds a ref of the target that cannot follow, before anything is written.
 pub(super) async fn check(
     source: &dyn Store,
@@ -32,25 +44,30 @@ pub(super) async fn check(
 ) -> Result<(), CloneError> {
     for (name, version) in refs {
         let held = read_ref(target, name).await?;
-        check_one(source, name, *version, held.as_ref()).await?;
+        standing(source, target, name, *version, held.as_ref()).await?;
     }
     Ok(())
 }
 
-async fn check_one(
+async fn standing(
     source: &dyn Store,
+    target: &dyn Store,
     name: &RefName,
     version: VersionId,
     held: Option<&Held>,
-) -> Result<(), CloneError> {
+) -> Result<Standing, CloneError> {
     let Some(Held { version: theirs, .. }) = held else {
-        return Ok(());
+        return Ok(Standing::Behind);
     };
-    let forward =
-        *theirs == version || (name.kind() == RefKind::Branch && descends_from(source, version, *theirs, None).await?);
-    match forward {
-        true => Ok(()),
-        false => Err(CloneError::Diverged { reference: name.clone(), theirs: *theirs, ours: version }),
+    let branch = name.kind() == RefKind::Branch;
+    if *theirs == version {
+        Ok(Standing::Same)
+    } else if branch && descends_from(source, version, *theirs, None).await? {
+        Ok(Standing::Behind)
+    } else if branch && descends_from(target, *theirs, version, None).await? {
+        Ok(Standing::Ahead)
+    } else {
+        Err(CloneError::Diverged { reference: name.clone(), theirs: *theirs, ours: version })
     }
 }
 
@@ -64,8 +81,14 @@ pub(super) async fn write(source: &dyn Store, target: &Target<'_>, chosen: &Chos
             continue;
         }
         match write_one(source, store, name, *version).await? {
-            true => moved.written += 1,
-            false => moved.there += 1,
+            Wrote::Moved => moved.written += 1,
+            Wrote::Same => moved.there += 1,
+            Wrote::Ahead(theirs) => {
+                moved.there += 1;
+                moved.notes.push(format!("{name} of the copy is ahead, at {theirs}, and stays there"));
+                moved.refs.insert(name.clone(), theirs);
+                continue;
+            }
         }
         moved.refs.insert(name.clone(), *version);
     }
@@ -89,32 +112,43 @@ pub(super) async fn write_head(target: &dyn Store, head: &RefName) -> Result<boo
     Ok(true)
 }
 
-/// Moves one ref of the target. No when it is there already.
+/// What became of one ref of the target.
+enum Wrote {
+    /// It was moved.
+    Moved,
+    /// It was there already.
+    Same,
+    /// It is at this version, which builds on the source's.
+    Ahead(VersionId),
+}
+
+/// Moves one ref of the target forward.
 async fn write_one(
     source: &dyn Store,
     target: &dyn Store,
     name: &RefName,
     version: VersionId,
-) -> Result<bool, CloneError> {
+) -> Result<Wrote, CloneError> {
     let held = read_ref(target, name).await?;
-    if held.as_ref().is_some_and(|held| held.version == version) {
-        return Ok(false);
+    match (standing(source, target, name, version, held.as_ref()).await?, &held) {
+        (Standing::Same, _) => return Ok(Wrote::Same),
+        (Standing::Ahead, Some(held)) => return Ok(Wrote::Ahead(held.version)),
+        (Standing::Behind | Standing::Ahead, _) => {}
     }
-    check_one(source, name, version, held.as_ref()).await?;
     let content = print_ref(version).into();
     let written = match &held {
         None => target.put_if_absent(name.key(), content).await,
         Some(held) => target.put_if_unchanged(name.key(), content, &held.etag).await,
     };
     let error = match written {
-        Ok(ConditionalWrite::Written) => return Ok(true),
+        Ok(ConditionalWrite::Written) => return Ok(Wrote::Moved),
         Ok(ConditionalWrite::Refused) => None,
         Err(error) if !may_have_happened(&error) => return Err(error.into()),
         Err(error) => Some(error),
     };
     // The answer may have been lost, or somebody was faster.
     match (read_ref(target, name).await, error) {
-        (Ok(Some(now)), _) if now.version == version => Ok(true),
+        (Ok(Some(now)), _) if now.version == version => Ok(Wrote::Moved),
         (Ok(Some(now)), None) => {
             Err(CloneError::Diverged { reference: name.clone(), theirs: now.version, ours: version })
         }
