@@ -101,8 +101,12 @@ fn a_copy_holds_the_same_and_the_next_call_finds_nothing_to_do() {
     assert!(done.bytes_copied > 100 && done.notes.is_empty());
     assert_eq!(done.refs, read_everything(&target));
     assert_sound(&bench, &target);
-    let again = copy(&bench, &store, &target).unwrap();
+    let logged = LoggedStore::new(Arc::new(target));
+    let again = copy(&bench, &store, &logged).unwrap();
     assert_eq!((again.objects_copied, again.bytes_copied), (0, 0));
+    // Nothing is asked of a version that is there, whatever became of it.
+    let of_versions = logged.requests().into_iter().filter(|request| request.key.starts_with("versions/0"));
+    assert_eq!(of_versions.map(|request| request.key).collect::<Vec<_>>(), Vec::<String>::new());
     let left: Vec<_> = std::fs::read_dir(bench.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(!left.iter().any(|name| name.to_string_lossy().starts_with("fdl-")), "copies are removed");
 }

@@ -67,6 +67,14 @@ pub struct SourceFile {
     pub size: u64,
 }
 
+impl SourceFile {
+    /// Its key in the repository.
+    #[must_use]
+    pub fn key(&self) -> String {
+        layout::source(self.sha256)
+    }
+}
+
 /// A catalog in another DuckLake format.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CatalogEntry {

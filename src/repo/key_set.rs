@@ -20,6 +20,20 @@ impl KeySet {
     pub(super) fn contains(&self, key: &str) -> bool {
         self.0.contains(&short(key))
     }
+
+    /// Adds an object: its key and its size together. No when it was there.
+    pub(super) fn insert_sized(&mut self, key: &str, size: u64) -> bool {
+        self.insert(&sized(key, size))
+    }
+
+    pub(super) fn contains_sized(&self, key: &str, size: u64) -> bool {
+        self.contains(&sized(key, size))
+    }
+}
+
+/// No key holds a line break.
+fn sized(key: &str, size: u64) -> String {
+    format!("{key}\n{size}")
 }
 
 fn short(key: &str) -> [u8; 16] {
@@ -37,5 +51,8 @@ mod tests {
         assert!(!set.insert("data/a"));
         assert!(set.contains("data/a"));
         assert!(!set.contains("data/b"));
+        assert!(set.insert_sized("data/a", 3));
+        assert!(set.contains_sized("data/a", 3));
+        assert!(!set.contains_sized("data/a", 4));
     }
 }

@@ -77,5 +77,5 @@ pub(super) fn signer(arguments: &Arguments, author: &str) -> Result<Option<Signe
         let sentence = format!("the author {author:?} has no mail address, and a signature is made in its name");
         return Err(Error::bad_argument(sentence).with_hint("give author := 'Name <mail>', or set FDL_AUTHOR."));
     }
-    Ok(Some(Signer::open(&expand(given)).map_err(crate::lake::LakeError::from)?))
+    Ok(Some(Signer::open(&expand(given))?))
 }

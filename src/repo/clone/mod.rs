@@ -222,7 +222,7 @@ impl Work<'_> {
             let new = files.iter().filter(|(key, _)| seen.insert(key));
             let (mut missing, mut skipped) = (Vec::new(), 0);
             for (key, size) in new {
-                match there.as_ref().is_some_and(|there| there.contains(&sized(key, size))) {
+                match there.as_ref().is_some_and(|there| there.contains_sized(key, size)) {
                     true => skipped += 1,
                     false => missing.push(Object { key: key.to_owned(), size: Some(size), hash: None }),
                 }
@@ -243,7 +243,7 @@ impl Work<'_> {
             let taken =
                 self.target.has_withdrawn(id).await? || (version.marked && target::is_withdrawn(store, id).await?);
             for file in &version.record.sources {
-                let key = layout::source(file.sha256);
+                let key = file.key();
                 match taken {
                     true => drop(withdrawn.insert(key)),
                     // Of one that has expired they may be gone.
@@ -292,11 +292,14 @@ impl Work<'_> {
         let (mut marks, mut contents, mut records, mut left) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for version in versions {
             let folder = self.target.folder(version.record.id);
-            // What the copy has taken away stays away.
-            let gone = folder.is_marked() && (!version.marked || self.target.has_withdrawn(version.record.id).await?);
-            for (name, size) in &version.parts {
-                let skip = folder.has(name) || (gone && name != layout::VERSION_JSON);
-                if skip {
+            let (there, missing): (Vec<_>, Vec<_>) = version.parts.iter().partition(|(name, _)| folder.has(name));
+            self.carrier.skipped += there.len() as u64;
+            // What the copy has taken away stays away. Its mark is read where something is missing, and nowhere else.
+            let gone = folder.is_marked()
+                && !missing.is_empty()
+                && (!version.marked || self.target.has_withdrawn(version.record.id).await?);
+            for (name, size) in missing {
+                if gone && name != layout::VERSION_JSON {
                     self.carrier.skipped += 1;
                     continue;
                 }
@@ -341,7 +344,7 @@ async fn listed(store: &dyn Store, prefix: &str) -> Result<Option<KeySet>, RepoE
     let mut listing = store.list(prefix);
     loop {
         match listing.try_next().await {
-            Ok(Some(meta)) => drop(there.insert(&sized(&meta.key, meta.size))),
+            Ok(Some(meta)) => drop(there.insert_sized(&meta.key, meta.size)),
             Ok(None) => return Ok(Some(there)),
             Err(StoreError::Unsupported { .. }) => return Ok(None),
             Err(error) => return Err(error.into()),
@@ -354,10 +357,6 @@ fn is_known(name: &str) -> bool {
     const TEXTS: [&str; 5] =
         [layout::VERSION_JSON, layout::SIGNATURE, layout::DATASET_JSON, layout::FILES_JSON, layout::EXPIRED_JSON];
     TEXTS.contains(&name) || super::folders::is_catalog(name)
-}
-
-fn sized(key: &str, size: u64) -> String {
-    format!("{key}\n{size}")
 }
 
 /// The parents of versions come before them.

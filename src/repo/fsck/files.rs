@@ -29,7 +29,7 @@ impl DataFiles {
     pub(super) fn check(&mut self, id: VersionId, files: &Files, repairs: &Repairs) -> Vec<Finding> {
         let mut findings = Vec::new();
         for (key, size) in files.iter() {
-            if self.sized.contains(&sized(key, size)) || !self.told.insert(key) {
+            if self.sized.contains_sized(key, size) || !self.told.insert(key) {
                 continue;
             }
             findings.push(match self.there.contains(key) {
@@ -47,10 +47,6 @@ impl DataFiles {
     }
 }
 
-fn sized(key: &str, size: u64) -> String {
-    format!("{key}\n{size}")
-}
-
 impl Scene<'_> {
     /// Lists the data folder; with `all` everything, to find what lies where nothing may be.
     pub(super) async fn list_data(&mut self, all: bool) -> Result<DataFiles, RepoError> {
@@ -61,7 +57,7 @@ impl Scene<'_> {
         while let Some(meta) = listing.try_next().await? {
             if meta.key.starts_with(&folder) {
                 data.there.insert(&meta.key);
-                data.sized.insert(&sized(&meta.key, meta.size));
+                data.sized.insert_sized(&meta.key, meta.size);
             } else if is_stray(&meta.key) {
                 strays.push(meta.key);
             }

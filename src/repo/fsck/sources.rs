@@ -17,7 +17,7 @@ fn named<'a>(records: impl Iterator<Item = &'a Record>) -> BTreeMap<String, (Ver
     let mut named = BTreeMap::new();
     for record in records {
         for file in &record.sources {
-            named.entry(layout::source(file.sha256)).or_insert((record.id, file));
+            named.entry(file.key()).or_insert((record.id, file));
         }
     }
     named

@@ -40,8 +40,8 @@ impl Scene<'_> {
                 for stray in std::mem::take(&mut self.folders.strays) {
                     self.find(Finding::warning(Code::Stray, stray, "it is in no version's folder"));
                 }
-                if self.store_has("ducklake.duckdb").await? {
-                    self.find(stray_catalog("ducklake.duckdb"));
+                if self.store_has(layout::CATALOG).await? {
+                    self.find(stray_catalog(layout::CATALOG));
                 }
             }
         }

@@ -72,7 +72,7 @@ impl LocalVersion {
             })
             .collect::<Result<_, _>>()?;
         let source = |source: &SourceFile| {
-            let key = layout::source(source.sha256);
+            let key = source.key();
             local_file(key.clone(), file(&key), source.sha256, Some(source.size))
         };
         let sources = record.sources.iter().map(source).collect::<Result<_, _>>()?;

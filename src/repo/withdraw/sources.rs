@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::format::{Reason, Record, VersionId, layout};
+use crate::format::{Reason, Record, SourceFile, VersionId};
 use crate::store::StoreError;
 
 use super::super::error::RepoError;
@@ -10,7 +10,7 @@ use super::{Scene, WithdrawAction};
 
 /// The keys of a version's sources.
 pub(super) fn keys(record: &Record) -> impl Iterator<Item = String> {
-    record.sources.iter().map(|source| layout::source(source.sha256))
+    record.sources.iter().map(SourceFile::key)
 }
 
 impl Scene<'_> {
