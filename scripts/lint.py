@@ -7,6 +7,7 @@
 - a layer uses only the layers below it: sql -> {repo, lake, host} -> {store, engine} -> format
 - format, store and repo have no DuckDB in them, lake has no stores
 - unsafe code only in engine and sql
+- statements reach DuckDB through engine alone, which takes typed SQL and no text (src/engine/sql.rs)
 - format, repo and lake are given the clock and randomness, format and repo sleeping too; they do not take them
 - a source file has at most 500 lines
 - no path of somebody's machine and no host of a package registry in any file
@@ -37,6 +38,8 @@ NO_DUCKDB = ("duckdb", "libduckdb_sys", "duckdb_loadable_macros")
 BANNED_CRATES = {"format": NO_DUCKDB + ("object_store", "tokio", "reqwest"), "store": NO_DUCKDB, "repo": NO_DUCKDB, "host": NO_DUCKDB,
                  "sign": NO_DUCKDB + ("object_store", "reqwest"), "lake": ("object_store", "reqwest")}
 UNSAFE_LAYERS = ("engine", "sql")
+# The functions of DuckDB's C API that take the text of a statement.
+STATEMENTS = re.compile(r"\bduckdb_(?:query|query_arrow|prepare|extract_statements)\b")
 # What a layer is given and does not take, so that a test can replay it; the files that hold the real ones are exempt.
 CLOCK = r"(?:SystemTime|Instant|Utc|Local)::now"
 CHANCE = r"Uuid::(?:now_v7|new_v4|now_v1)|thread_rng|rand::(?:rng|random)"
@@ -133,6 +136,9 @@ def check_rust(path, text):
             yield line_of(code, match.start()), f"unsafe code outside {' and '.join(UNSAFE_LAYERS)}"
     if parts[0] != "src" or layer is None:
         return
+    if layer != "engine":
+        for match in STATEMENTS.finditer(code):
+            yield line_of(code, match.start()), f"{layer} calls {match.group()} itself; a statement goes through engine"
     # src/repo/mod.rs is one step below the crate, src/repo/push.rs and src/repo/push/mod.rs are two.
     depth = len(parts) - 1 - (path.name == "mod.rs")
     for place, name in crate_uses(code, depth):

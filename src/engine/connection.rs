@@ -1,6 +1,7 @@
 //! One connection, its statements, and what must be undone at their end.
 #![expect(unsafe_code, reason = "the C API of DuckDB")]
 
+use std::borrow::Borrow;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
@@ -10,8 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use libduckdb_sys as ffi;
 
 use super::rows::{Cell, Row, Rows};
-use super::text::identifier;
-use super::{EngineError, literal};
+use super::{EngineError, Sql, identifier, literal, sql};
 
 /// A connection of ours to the user's database. It has settings, search path and transaction of its own.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl Connection {
         }
         let connection = Self { raw, attached: RefCell::default() };
         // A collation that the user sets for all would make values equal to us that are not the same.
-        connection.execute("SET SESSION default_collation = ''")?;
+        connection.execute(sql!("SET SESSION default_collation = ''"))?;
         Ok(connection)
     }
 
@@ -46,12 +46,12 @@ impl Connection {
     ///
     /// # Errors
     /// DuckDB's message when a statement fails, or when a column has a type that [`Cell`] does not know.
-    pub fn query(&self, sql: &str) -> Result<Rows, EngineError> {
-        self.run(sql)?.rows()
+    pub fn query(&self, sql: impl Borrow<Sql>) -> Result<Rows, EngineError> {
+        self.run(sql.borrow())?.rows()
     }
 
-    fn run(&self, sql: &str) -> Result<QueryResult, EngineError> {
-        let text = CString::new(sql).map_err(|_| EngineError::unexpected("a NUL byte in a statement"))?;
+    fn run(&self, sql: &Sql) -> Result<QueryResult, EngineError> {
+        let text = CString::new(sql.as_str()).map_err(|_| EngineError::unexpected("a NUL byte in a statement"))?;
         let mut result = QueryResult::empty();
         // SAFETY: the connection is open, the text ends in NUL, and `result` is destroyed by its Drop.
         let state = unsafe { ffi::duckdb_query(self.raw, text.as_ptr(), &raw mut result.raw) };
@@ -65,23 +65,23 @@ impl Connection {
     ///
     /// # Errors
     /// DuckDB's message when a statement fails.
-    pub fn execute(&self, sql: &str) -> Result<(), EngineError> {
-        self.run(sql).map(|_| ())
+    pub fn execute(&self, sql: impl Borrow<Sql>) -> Result<(), EngineError> {
+        self.run(sql.borrow()).map(|_| ())
     }
 
     /// The names of the columns that a query gives.
     ///
     /// # Errors
     /// DuckDB's message when the query fails.
-    pub fn column_names(&self, sql: &str) -> Result<Vec<String>, EngineError> {
-        Ok(self.run(sql)?.column_names())
+    pub fn column_names(&self, sql: impl Borrow<Sql>) -> Result<Vec<String>, EngineError> {
+        Ok(self.run(sql.borrow())?.column_names())
     }
 
     /// Runs a statement that gives exactly one row.
     ///
     /// # Errors
     /// As [`Self::query`], and when there is not one row.
-    pub fn row(&self, sql: &str) -> Result<Row, EngineError> {
+    pub fn row(&self, sql: impl Borrow<Sql>) -> Result<Row, EngineError> {
         let mut rows = self.query(sql)?;
         match (rows.pop(), rows.is_empty()) {
             (Some(row), true) => Ok(row),
@@ -94,7 +94,7 @@ impl Connection {
     /// # Errors
     /// DuckDB's message.
     pub fn begin(&self) -> Result<Transaction<'_>, EngineError> {
-        self.execute("BEGIN TRANSACTION")?;
+        self.execute(sql!("BEGIN TRANSACTION"))?;
         Ok(Transaction { connection: self, open: true })
     }
 
@@ -103,18 +103,25 @@ impl Connection {
     ///
     /// # Errors
     /// DuckDB's message.
-    pub fn attach(&self, target: &str, options: &str) -> Result<Attached<'_>, EngineError> {
+    pub fn attach(&self, target: &str, options: impl Borrow<Sql>) -> Result<Attached<'_>, EngineError> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let name = format!("__fdl_{}", NEXT.fetch_add(1, Ordering::Relaxed));
         // Said in so many words: in a database that was opened read-only the default is to attach read-only.
-        let mode = if options.contains("READ_ONLY") { "" } else { ", READ_WRITE" };
-        self.execute(&format!("ATTACH {} AS {} ({options}{mode})", literal(target), identifier(&name)))?;
+        let options = options.borrow();
+        let mode = if options.as_str().contains("READ_ONLY") { sql!("") } else { sql!(", READ_WRITE") };
+        self.execute(sql!(
+            "ATTACH {target} AS {name} ({options}{mode})",
+            target = literal(target),
+            name = identifier(&name),
+            options,
+            mode
+        ))?;
         self.attached.borrow_mut().insert(name.clone());
         Ok(Attached { connection: self, name })
     }
 
     fn detach(&self, name: &str) -> Result<(), EngineError> {
-        self.execute(&format!("DETACH DATABASE IF EXISTS {}", identifier(name)))?;
+        self.execute(sql!("DETACH DATABASE IF EXISTS {name}", name = identifier(name)))?;
         self.attached.borrow_mut().remove(name);
         Ok(())
     }
@@ -127,7 +134,7 @@ impl Connection {
             return;
         }
         // Refused when no transaction is open, which is as good.
-        let _ = self.execute("ROLLBACK");
+        let _ = self.execute(sql!("ROLLBACK"));
         for name in left {
             // What cannot be detached is tried again after the next command; its name is never used again.
             let _ = self.detach(&name);
@@ -155,7 +162,7 @@ impl Transaction<'_> {
     /// # Errors
     /// DuckDB's message; the transaction is rolled back then.
     pub fn commit(mut self) -> Result<(), EngineError> {
-        self.connection.execute("COMMIT")?;
+        self.connection.execute(sql!("COMMIT"))?;
         self.open = false;
         Ok(())
     }
@@ -165,7 +172,7 @@ impl Drop for Transaction<'_> {
     fn drop(&mut self) {
         if self.open {
             // A failed COMMIT or a fatal error has already rolled back, and then this is refused: nothing is lost.
-            let _ = self.connection.execute("ROLLBACK");
+            let _ = self.connection.execute(sql!("ROLLBACK"));
         }
     }
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use libduckdb_sys as ffi;
 
-use super::{Connection, EngineError, identifier};
+use super::{Connection, EngineError, identifier, sql};
 
 /// How many commands can run at the same time on one database; a further one waits for its turn.
 const CONNECTIONS: usize = 4;
@@ -153,21 +153,21 @@ impl Shared {
 /// DuckDB plays back when it opens the file again.
 fn fold_logs(connection: Option<&Connection>) {
     let Some(connection) = connection else { return };
-    let files = connection.query(
+    let files = connection.query(sql!(
         "SELECT database_name FROM duckdb_databases() WHERE type = 'duckdb' AND path IS NOT NULL AND NOT readonly \
-         AND NOT internal",
-    );
+         AND NOT internal"
+    ));
     for row in files.unwrap_or_default() {
         if let Ok(name) = row.text(0) {
             // Nobody is left to tell.
-            let _ = connection.execute(&format!("CHECKPOINT {}", identifier(name)));
+            let _ = connection.execute(sql!("CHECKPOINT {name}", name = identifier(name)));
         }
     }
 }
 
 fn only_ours_are_left(connection: Option<&Connection>) -> bool {
     let count = connection
-        .and_then(|connection| connection.row("SELECT count::BIGINT FROM duckdb_connection_count()").ok())
+        .and_then(|connection| connection.row(sql!("SELECT count::BIGINT FROM duckdb_connection_count()")).ok())
         .and_then(|row| row.count(0).ok());
     count.is_some_and(|count| count <= CONNECTIONS as u64)
 }

@@ -5,18 +5,27 @@ use std::{fs, io};
 
 use super::definition::read_contents;
 use super::{LakeError, describe};
-use crate::engine::{Connection, identifier, literal};
+use crate::engine::{Connection, Sql, identifier, literal, sql};
 use crate::format::{DataDir, Files, layout};
 
 /// The statement that attaches a version from plain DuckDB with ducklake. The reader gives the data path itself: the one
 /// in the catalog says where the writer published (docs/format.md section 10).
 pub fn attach_version_sql(catalog: &str, alias: &str, data_path: &str) -> String {
-    format!(
-        "ATTACH {} AS {} (DATA_PATH {}, OVERRIDE_DATA_PATH true, READ_ONLY)",
-        literal(&format!("ducklake:{catalog}")),
-        identifier(alias),
-        literal(data_path)
+    attach_statement(catalog, alias, data_path).to_text()
+}
+
+fn attach_statement(catalog: &str, alias: &str, data_path: &str) -> Sql {
+    sql!(
+        "ATTACH {target} AS {alias} ({options})",
+        target = literal(&format!("ducklake:{catalog}")),
+        alias = identifier(alias),
+        options = read_only(data_path)
     )
+}
+
+/// The options with which a frozen catalog is attached as a lake.
+pub(super) fn read_only(data_path: &str) -> Sql {
+    sql!("DATA_PATH {data_path}, OVERRIDE_DATA_PATH true, READ_ONLY", data_path = literal(data_path))
 }
 
 /// Attaches a version for the user.
@@ -24,7 +33,7 @@ pub fn attach_version_sql(catalog: &str, alias: &str, data_path: &str) -> String
 /// # Errors
 /// DuckDB's.
 pub fn attach_version(connection: &Connection, catalog: &str, alias: &str, data_path: &str) -> Result<(), LakeError> {
-    Ok(connection.execute(&attach_version_sql(catalog, alias, data_path))?)
+    Ok(connection.execute(attach_statement(catalog, alias, data_path))?)
 }
 
 /// Attaches a version and detaches it again.
@@ -32,8 +41,7 @@ pub fn attach_version(connection: &Connection, catalog: &str, alias: &str, data_
 /// # Errors
 /// DuckDB's.
 pub fn try_version(connection: &Connection, catalog: &str, data_path: &str) -> Result<(), LakeError> {
-    let options = format!("DATA_PATH {}, OVERRIDE_DATA_PATH true, READ_ONLY", literal(data_path));
-    Ok(connection.attach(&format!("ducklake:{catalog}"), &options)?.detach()?)
+    Ok(connection.attach(&format!("ducklake:{catalog}"), read_only(data_path))?.detach()?)
 }
 
 /// Refuses a frozen catalog beside which a write-ahead log lies: DuckDB applies one also to what it attaches read-only.
@@ -68,14 +76,13 @@ pub fn check_catalog(connection: &Connection, catalog: &Path, data_dir: &DataDir
 /// # Errors
 /// DuckDB's, such as in a session whose settings are locked.
 pub fn forget_files(connection: &Connection) -> Result<(), LakeError> {
-    const SETTING: &str = "enable_external_file_cache";
-    let row = connection.row(&format!("SELECT current_setting('{SETTING}')::VARCHAR"))?;
+    let row = connection.row(sql!("SELECT current_setting('enable_external_file_cache')::VARCHAR"))?;
     if row.text(0)? != "true" {
         return Ok(());
     }
     // Off empties it. It is the session's own setting, so on again follows whatever came of that.
-    let emptied = connection.execute(&format!("SET GLOBAL {SETTING} = false"));
-    let on = || connection.execute(&format!("SET GLOBAL {SETTING} = true"));
+    let emptied = connection.execute(sql!("SET GLOBAL enable_external_file_cache = false"));
+    let on = || connection.execute(sql!("SET GLOBAL enable_external_file_cache = true"));
     on().or_else(|_| on())?;
     Ok(emptied?)
 }
@@ -85,9 +92,9 @@ pub fn forget_files(connection: &Connection) -> Result<(), LakeError> {
 /// # Errors
 /// DuckDB's, for a file that cannot be read.
 pub fn count_rows(connection: &Connection, path: &str) -> Result<u64, LakeError> {
-    let row = connection.row(&format!(
-        "SELECT count(*), bit_xor(hash(file)) IS NULL FROM read_parquet({}, hive_partitioning := false) AS file",
-        literal(path)
+    let row = connection.row(sql!(
+        "SELECT count(*), bit_xor(hash(file)) IS NULL FROM read_parquet({path}, hive_partitioning := false) AS file",
+        path = literal(path)
     ))?;
     Ok(row.count(0)?)
 }

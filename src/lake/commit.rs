@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::LakeError;
+use super::attach::read_only;
 use super::compare::{Change, Comparison, ReadRows, Side, TableChange, compare};
 use super::definition::{Contents, read_contents};
 use super::describe::{Description, describe};
@@ -17,7 +18,7 @@ use super::working::{
     BETWEEN_LOOKS, flush_inlined, forget_scheduled_deletions, require_format, require_no_transaction,
 };
 use super::working_copy::{Checkout, WorkingCopy};
-use crate::engine::{Connection, EngineError, EngineErrorKind, identifier};
+use crate::engine::{Connection, EngineError, EngineErrorKind, qualified, sql};
 use crate::format::{
     Author, CatalogEntry, CatalogFormat, FDL_VERSION, Record, Sha256, SourceFile, Timestamp, VersionId, layout,
 };
@@ -229,10 +230,10 @@ fn require_readable(connection: &Connection, catalog: &Path, contents: &Contents
         why: format!("DuckLake does not read it: {error}"),
     };
     let target = format!("ducklake:{}", catalog.to_string_lossy());
-    let lake = connection.attach(&target, "READ_ONLY, DATA_PATH './', OVERRIDE_DATA_PATH true").map_err(unreadable)?;
+    let lake = connection.attach(&target, read_only("./")).map_err(unreadable)?;
     for (schema, table) in contents.tables() {
-        let name = format!("{}.{}.{}", identifier(lake.name()), identifier(schema), identifier(&table.name));
-        let columns = connection.column_names(&format!("SELECT * FROM {name} LIMIT 0")).map_err(unreadable)?;
+        let name = qualified(&[lake.name(), schema, &table.name]);
+        let columns = connection.column_names(sql!("SELECT * FROM {name} LIMIT 0", name)).map_err(unreadable)?;
         if columns.iter().ne(table.definition.columns.iter().map(|column| &column.name)) {
             let why = format!("DuckLake reads other columns of {schema}.{} than it holds", table.name);
             return Err(LakeError::Corrupt { object: "the frozen catalog".to_owned(), why });

@@ -7,7 +7,7 @@ use super::LakeError;
 use super::definition::{Column, Contents, DataFile, StoredRows, Table};
 use super::narrow::{Kept, RowSource};
 use super::rows::{self, RowDifference};
-use crate::engine::{Connection, identifier};
+use crate::engine::{Connection, qualified};
 
 /// What became of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -176,13 +176,12 @@ impl Comparison {
         let (old, new) = (old.attach(connection, folder, &of_old)?, new.attach(connection, folder, &of_new)?);
         for table in doubtful {
             let (schema, name) = table.name;
-            let qualified =
-                |database: &str| format!("{}.{}.{}", identifier(database), identifier(schema), identifier(name));
             let columns = table.common_columns();
             if columns.is_empty() {
                 continue;
             }
-            let difference = rows::difference(connection, &qualified(old.name()), &qualified(new.name()), &columns);
+            let (before, now) = (qualified(&[old.name(), schema, name]), qualified(&[new.name(), schema, name]));
+            let difference = rows::difference(connection, &before, &now, &columns);
             let Some(change) = self.tables.get_mut(table.at) else { continue };
             match difference {
                 Ok(difference) => {

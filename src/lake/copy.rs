@@ -1,14 +1,14 @@
 //! Copies DuckLake's metadata tables from one database to another, as a whole or cut down to one snapshot.
 //!
-//! The target's tables are made by DuckLake itself and then filled, so that they have the column types it declares: a
-//! catalog that comes from SQLite is all VARCHAR and BIGINT (docs/format.md section 11).
+//! The target's tables are made as DuckLake makes its own and then filled, so that they have the column types it declares:
+//! a catalog that comes from SQLite is all VARCHAR and BIGINT (docs/format.md section 11).
 
 use std::collections::BTreeMap;
 
 use super::layouts::Known;
 use super::template::template;
 use super::{LakeError, paths};
-use crate::engine::{Connection, EngineErrorKind, identifier};
+use crate::engine::{Connection, EngineErrorKind, Sql, identifier, qualified, sql};
 
 /// The columns of each metadata table in an attached database, in their order.
 pub(super) type Tables = BTreeMap<String, Vec<String>>;
@@ -17,9 +17,11 @@ pub(super) type Tables = BTreeMap<String, Vec<String>>;
 /// so which they are: to ask for a table that is not there makes DuckDB look for the name in every attached database, and
 /// a lake that somebody works with is locked by that.
 pub(super) fn tables(connection: &Connection, database: &str) -> Result<Tables, LakeError> {
-    let version =
-        format!("SELECT max(value) FROM {}.main.ducklake_metadata WHERE key = 'version'", identifier(database));
-    let format = match connection.row(&version) {
+    let version = sql!(
+        "SELECT max(value) FROM {database}.main.ducklake_metadata WHERE key = 'version'",
+        database = identifier(database)
+    );
+    let format = match connection.row(version) {
         Ok(row) => row.optional_text(0)?.unwrap_or_default().to_owned(),
         Err(error) if error.kind == EngineErrorKind::NotFound => return Ok(Tables::new()),
         Err(error) => return Err(error.into()),
@@ -39,8 +41,8 @@ fn tables_named<'a>(
 ) -> Result<Tables, LakeError> {
     let mut tables = Tables::new();
     for name in names {
-        let all = format!("SELECT * FROM {}.main.{} LIMIT 0", identifier(database), identifier(name));
-        match connection.column_names(&all) {
+        let all = sql!("SELECT * FROM {table} LIMIT 0", table = qualified(&[database, "main", name]));
+        match connection.column_names(all) {
             Ok(columns) => drop(tables.insert(name.to_owned(), columns)),
             Err(error) if error.kind == EngineErrorKind::NotFound => {}
             Err(error) => return Err(error.into()),
@@ -72,66 +74,71 @@ pub(super) fn copy<'a>(
         let Some(known) = from.get(&table) else { continue };
         let columns: Vec<&String> = columns.iter().filter(|column| known.contains(column)).collect();
         let Some(filter) = filter(&table, known, source, which) else { continue };
-        let list = columns.iter().map(|column| identifier(column)).collect::<Vec<_>>().join(", ");
-        let (source, target) = (identifier(source), identifier(target));
+        let list = Sql::join(columns.iter().map(|column| identifier(column)), ", ");
+        let (source, target) = (identifier(source), qualified(&[target, "main", &table]));
         let names_files = matches!(table.as_str(), "ducklake_data_file" | "ducklake_delete_file");
+        let rows =
+            sql!("{list} FROM {source}.main.{table} WHERE {filter}", list, source, table = identifier(&table), filter);
         let values = match published_at.filter(|_| names_files) {
-            Some(url) => format!(
-                "* REPLACE ({} AS path, false AS path_is_relative) FROM (SELECT {list} FROM {source}.main.{table} \
-                 WHERE {filter}) r",
-                paths::published(&source, url)
+            Some(url) => sql!(
+                "* REPLACE ({path} AS path, false AS path_is_relative) FROM (SELECT {rows}) r",
+                path = paths::published(&source, url),
+                rows
             ),
-            None => format!("{list} FROM {source}.main.{table} WHERE {filter}"),
+            None => rows,
         };
-        connection.execute(&format!("INSERT INTO {target}.main.{table} ({list}) SELECT {values}"))?;
+        connection.execute(sql!("INSERT INTO {target} ({list}) SELECT {values}", target, list, values))?;
     }
     Ok(())
 }
 
 /// The condition that a row of `table` is copied, or nothing when no row is.
-fn filter(table: &str, columns: &[String], source: &str, which: Which) -> Option<String> {
+fn filter(table: &str, columns: &[String], source: &str, which: Which) -> Option<Sql> {
     // What is scheduled for deletion is the working copy's own business, and a frozen catalog has no inlined rows.
     if matches!(table, "ducklake_files_scheduled_for_deletion" | "ducklake_inlined_data_tables") {
         return None;
     }
     if which == Which::All {
-        return Some("true".to_owned());
+        return Some(sql!("true"));
     }
     let source = identifier(source);
     let has = |name: &str| columns.iter().any(|column| column == name);
-    let live = |key: &str, table: &str| {
-        format!("{key} IN (SELECT {key} FROM {source}.main.{table} WHERE end_snapshot IS NULL)")
+    let live = |key: &'static str, table: &'static str| {
+        let (key, table) = (Sql::constant(key), Sql::constant(table));
+        sql!("{key} IN (SELECT {key} FROM {source}.main.{table} WHERE end_snapshot IS NULL)", key, source, table)
     };
     Some(match table {
         "ducklake_snapshot" | "ducklake_snapshot_changes" => {
-            format!("snapshot_id = (SELECT max(snapshot_id) FROM {source}.main.ducklake_snapshot)")
+            sql!("snapshot_id = (SELECT max(snapshot_id) FROM {source}.main.ducklake_snapshot)", source)
         }
         "ducklake_file_column_stats" | "ducklake_file_variant_stats" | "ducklake_file_partition_value" => {
             live("data_file_id", "ducklake_data_file")
         }
         "ducklake_table_stats" => live("table_id", "ducklake_table"),
-        "ducklake_table_column_stats" => format!(
+        "ducklake_table_column_stats" => sql!(
             "(table_id, column_id) IN (SELECT (table_id, column_id) FROM {source}.main.ducklake_column \
-             WHERE end_snapshot IS NULL)"
+             WHERE end_snapshot IS NULL)",
+            source
         ),
         // A file keeps the partitioning it was written with.
-        "ducklake_partition_column" => format!(
-            "{} OR {}",
-            live("partition_id", "ducklake_partition_info"),
-            live("partition_id", "ducklake_data_file")
+        "ducklake_partition_column" => sql!(
+            "{info} OR {files}",
+            info = live("partition_id", "ducklake_partition_info"),
+            files = live("partition_id", "ducklake_data_file")
         ),
         "ducklake_sort_expression" => live("sort_id", "ducklake_sort_info"),
         "ducklake_column_mapping" | "ducklake_name_mapping" => live("mapping_id", "ducklake_data_file"),
         "ducklake_macro_impl" | "ducklake_macro_parameters" => live("macro_id", "ducklake_macro"),
-        "ducklake_schema_versions" if has("table_id") => format!(
-            "{} AND (table_id, begin_snapshot) IN (SELECT (table_id, max(begin_snapshot)) \
+        "ducklake_schema_versions" if has("table_id") => sql!(
+            "{live} AND (table_id, begin_snapshot) IN (SELECT (table_id, max(begin_snapshot)) \
              FROM {source}.main.ducklake_schema_versions GROUP BY table_id)",
-            live("table_id", "ducklake_table")
+            live = live("table_id", "ducklake_table"),
+            source
         ),
         "ducklake_schema_versions" => {
-            format!("begin_snapshot = (SELECT max(begin_snapshot) FROM {source}.main.ducklake_schema_versions)")
+            sql!("begin_snapshot = (SELECT max(begin_snapshot) FROM {source}.main.ducklake_schema_versions)", source)
         }
-        _ if has("end_snapshot") => "end_snapshot IS NULL".to_owned(),
-        _ => "true".to_owned(),
+        _ if has("end_snapshot") => sql!("end_snapshot IS NULL"),
+        _ => sql!("true"),
     })
 }

@@ -6,8 +6,9 @@ use std::path::Path;
 use super::attach::require_no_wal;
 use super::copy::{self, Tables};
 use super::thaw::CHECKOUT_KEY;
+use super::types::scalar_type;
 use super::{LakeError, paths};
-use crate::engine::{Connection, EngineErrorKind, Row, identifier, literal};
+use crate::engine::{Connection, EngineErrorKind, Identifier, Row, Sql, identifier, literal, sql};
 
 /// Everything in a frozen catalog, in catalog order.
 #[derive(Debug, Clone, Default)]
@@ -156,7 +157,7 @@ impl Contents {
 pub fn read_contents(connection: &Connection, frozen: &Path) -> Result<Contents, LakeError> {
     require_no_wal(frozen)?;
     let corrupt = |why: String| LakeError::Corrupt { object: frozen.to_string_lossy().into_owned(), why };
-    let attached = connection.attach(&frozen.to_string_lossy(), "TYPE duckdb, READ_ONLY");
+    let attached = connection.attach(&frozen.to_string_lossy(), sql!("TYPE duckdb, READ_ONLY"));
     let attached = attached.map_err(|error| match error.kind {
         EngineErrorKind::Other => corrupt(error.message),
         _ => error.into(),
@@ -173,13 +174,18 @@ pub fn read_contents(connection: &Connection, frozen: &Path) -> Result<Contents,
 
 struct Reader<'a> {
     connection: &'a Connection,
-    database: String,
+    database: Identifier,
     tables: Tables,
 }
 
 impl Reader<'_> {
-    fn rows(&self, sql: &str) -> Result<Vec<Row>, LakeError> {
-        Ok(self.connection.query(&sql.replace("{db}", &format!("{}.main", self.database)))?)
+    fn rows(&self, template: &'static str) -> Result<Vec<Row>, LakeError> {
+        Ok(self.connection.query(Sql::template(template, &[("db", &self.main())]))?)
+    }
+
+    /// The schema that holds the metadata tables.
+    fn main(&self) -> Sql {
+        sql!("{database}.main", database = self.database)
     }
 
     fn has(&self, table: &str, column: &str) -> bool {
@@ -218,10 +224,11 @@ impl Reader<'_> {
 
     /// What DuckLake writes there by itself, and what belongs to a working copy, is left out.
     fn options(&self) -> Result<BTreeMap<String, String>, LakeError> {
-        let rows = self.rows(&format!(
-            "SELECT key, value FROM {{db}}.ducklake_metadata WHERE scope IS NULL \
-             AND key NOT IN ('version', 'created_by', 'data_path', 'encrypted', 'delete_older_than', {})",
-            literal(CHECKOUT_KEY)
+        let rows = self.connection.query(sql!(
+            "SELECT key, value FROM {db}.ducklake_metadata WHERE scope IS NULL \
+             AND key NOT IN ('version', 'created_by', 'data_path', 'encrypted', 'delete_older_than', {checkout})",
+            db = self.main(),
+            checkout = literal(CHECKOUT_KEY)
         ))?;
         rows.iter().map(|row| Ok((row.text(0)?.to_owned(), row.text(1)?.to_owned()))).collect()
     }
@@ -229,7 +236,7 @@ impl Reader<'_> {
     fn table_lists(&self) -> Result<BTreeMap<i64, Vec<Table>>, LakeError> {
         let mut columns = self.columns()?;
         let (mut partitions, mut sorts) = (self.partitions()?, self.sorts()?);
-        let mut files = self.files("AND d.end_snapshot IS NULL", "f.end_snapshot IS NULL")?;
+        let mut files = self.files(&sql!("AND d.end_snapshot IS NULL"), &sql!("f.end_snapshot IS NULL"))?;
         let mut tables: BTreeMap<i64, Vec<Table>> = BTreeMap::new();
         for row in self.rows(
             "SELECT t.schema_id::BIGINT, t.table_id::BIGINT, t.table_name, g.value FROM {db}.ducklake_table t \
@@ -255,16 +262,18 @@ impl Reader<'_> {
     fn columns(&self) -> Result<BTreeMap<i64, Vec<Column>>, LakeError> {
         // Before 1.0 every default is a value, so only an expression is marked.
         let default_type = match self.has("ducklake_column", "default_value_type") {
-            true => "CASE c.default_value_type WHEN 'expression' THEN 'expression' END",
-            false => "NULL",
+            true => sql!("CASE c.default_value_type WHEN 'expression' THEN 'expression' END"),
+            false => sql!("NULL"),
         };
-        let rows = self.rows(&format!(
+        let rows = self.connection.query(sql!(
             "SELECT c.table_id::BIGINT, c.column_id::BIGINT, c.parent_column::BIGINT, c.column_name, c.column_type, \
              c.nulls_allowed, g.value, CASE WHEN c.default_value <> 'NULL' THEN concat_ws(' ', {default_type}, \
              c.default_value) END \
-             FROM {{db}}.ducklake_column c LEFT JOIN {{db}}.ducklake_column_tag g ON g.table_id = c.table_id \
+             FROM {db}.ducklake_column c LEFT JOIN {db}.ducklake_column_tag g ON g.table_id = c.table_id \
              AND g.column_id = c.column_id AND g.key = 'comment' AND g.end_snapshot IS NULL \
-             WHERE c.end_snapshot IS NULL ORDER BY c.table_id, c.column_order, c.column_id"
+             WHERE c.end_snapshot IS NULL ORDER BY c.table_id, c.column_order, c.column_id",
+            default_type,
+            db = self.main()
         ))?;
         let mut children: BTreeMap<(i64, Option<i64>), Vec<&Row>> = BTreeMap::new();
         for row in &rows {
@@ -309,33 +318,39 @@ impl Reader<'_> {
         )
     }
 
-    fn texts(&self, sql: &str) -> Result<BTreeMap<i64, Vec<String>>, LakeError> {
+    fn texts(&self, template: &'static str) -> Result<BTreeMap<i64, Vec<String>>, LakeError> {
         let mut texts: BTreeMap<i64, Vec<String>> = BTreeMap::new();
-        for row in self.rows(sql)? {
+        for row in self.rows(template)? {
             texts.entry(row.integer(0)?).or_default().push(row.optional_text(1)?.unwrap_or("?").to_owned());
         }
         Ok(texts)
     }
 
     /// The files of each table, by its number. `deletes` says which lists of deleted rows count, `which` which pairs.
-    fn files(&self, deletes: &str, which: &str) -> Result<BTreeMap<i64, Vec<DataFile>>, LakeError> {
+    fn files(&self, deletes: &Sql, which: &Sql) -> Result<BTreeMap<i64, Vec<DataFile>>, LakeError> {
         // What is not relative, a folder or a file, becomes an absolute path here, which the check against the data
         // folder refuses: DuckDB would read it from wherever the reader happens to be.
-        let path = |file: &str| {
-            let folder = format!("coalesce({}, '/')", paths::TABLE_FOLDER);
-            format!("CASE WHEN {file}.path_is_relative THEN {folder} || {file}.path ELSE '/' || {file}.path END")
+        let path = |file: &'static str| {
+            sql!(
+                "CASE WHEN {file}.path_is_relative THEN coalesce({folder}, '/') || {file}.path ELSE '/' || {file}.path END",
+                file = Sql::constant(file),
+                folder = paths::TABLE_FOLDER
+            )
         };
-        let rows = self.rows(&format!(
-            "SELECT f.table_id::BIGINT, f.data_file_id::BIGINT, {}, f.record_count::BIGINT, f.file_size_bytes::BIGINT, \
-             {}, d.delete_count::BIGINT, d.file_size_bytes::BIGINT \
-             FROM {{db}}.ducklake_data_file f \
-             LEFT JOIN {{db}}.ducklake_delete_file d ON d.data_file_id = f.data_file_id {deletes} \
-             LEFT JOIN (SELECT DISTINCT ON (table_id) * FROM {{db}}.ducklake_table ORDER BY table_id, begin_snapshot DESC) t \
+        let rows = self.connection.query(sql!(
+            "SELECT f.table_id::BIGINT, f.data_file_id::BIGINT, {data_path}, f.record_count::BIGINT, \
+             f.file_size_bytes::BIGINT, {delete_path}, d.delete_count::BIGINT, d.file_size_bytes::BIGINT \
+             FROM {db}.ducklake_data_file f \
+             LEFT JOIN {db}.ducklake_delete_file d ON d.data_file_id = f.data_file_id {deletes} \
+             LEFT JOIN (SELECT DISTINCT ON (table_id) * FROM {db}.ducklake_table ORDER BY table_id, begin_snapshot DESC) t \
              ON t.table_id = f.table_id \
-             LEFT JOIN {{db}}.ducklake_schema s ON s.schema_id = t.schema_id \
+             LEFT JOIN {db}.ducklake_schema s ON s.schema_id = t.schema_id \
              WHERE {which} ORDER BY f.table_id, f.data_file_id, d.delete_file_id",
-            path("f"),
-            path("d")
+            data_path = path("f"),
+            delete_path = path("d"),
+            db = self.main(),
+            deletes,
+            which
         ))?;
         let mut files: BTreeMap<i64, Vec<DataFile>> = BTreeMap::new();
         for row in rows {
@@ -351,7 +366,7 @@ impl Reader<'_> {
 
     /// Files that only older snapshots of the catalog read: those of a version made with `keep_snapshots`.
     fn former(&self) -> Result<Vec<FormerTable>, LakeError> {
-        let mut files = self.files("", "f.end_snapshot IS NOT NULL OR d.end_snapshot IS NOT NULL")?;
+        let mut files = self.files(&sql!(""), &sql!("f.end_snapshot IS NOT NULL OR d.end_snapshot IS NOT NULL"))?;
         if files.is_empty() {
             return Ok(Vec::new());
         }
@@ -423,33 +438,10 @@ fn data_type(row: &Row, children: &BTreeMap<(i64, Option<i64>), Vec<&Row>>, dept
         ("struct", fields) => {
             let fields = fields
                 .iter()
-                .map(|field| Ok(format!("{} {}", identifier(field.text(3)?), inner(field)?)))
+                .map(|field| Ok(format!("{} {}", identifier(field.text(3)?).to_text(), inner(field)?)))
                 .collect::<Result<Vec<_>, LakeError>>()?;
             format!("STRUCT({})", fields.join(", "))
         }
         _ => scalar_type(name),
     })
-}
-
-/// DuckDB's name for one of DuckLake's scalar types.
-pub(super) fn scalar_type(name: &str) -> String {
-    match name {
-        "int8" => "TINYINT",
-        "int16" => "SMALLINT",
-        "int32" => "INTEGER",
-        "int64" => "BIGINT",
-        "int128" => "HUGEINT",
-        "uint8" => "UTINYINT",
-        "uint16" => "USMALLINT",
-        "uint32" => "UINTEGER",
-        "uint64" => "UBIGINT",
-        "uint128" => "UHUGEINT",
-        "float32" => "FLOAT",
-        "float64" => "DOUBLE",
-        "timetz" => "TIME WITH TIME ZONE",
-        "timestamptz" => "TIMESTAMP WITH TIME ZONE",
-        "timestamp_us" => "TIMESTAMP",
-        other => return other.to_uppercase(),
-    }
-    .to_owned()
 }

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use super::LakeError;
+use super::attach::read_only;
 use super::definition::{Contents, DataFile, StoredRows, Table, View, read_contents};
-use crate::engine::{Connection, identifier, literal};
+use crate::engine::{Connection, qualified, sql};
 use crate::format::{self, DataDir, Dataset, DeleteFile, FormatError, TableFiles, TableKind};
 
 /// What a version holds.
@@ -128,15 +129,15 @@ impl ViewColumns<'_> {
         let lake = self.connection.attach(
             &format!("ducklake:{}", self.frozen.to_string_lossy()),
             // No data is read.
-            &format!("READ_ONLY, DATA_PATH {}, OVERRIDE_DATA_PATH true", literal("./")),
+            read_only("./"),
         )?;
         let mut columns = Vec::with_capacity(views.len());
         for view in views {
-            let name = format!("{}.{}.{}", identifier(lake.name()), identifier(schema), identifier(&view.name));
+            let name = qualified(&[lake.name(), schema, &view.name]);
             // A view of something that is no longer there has no columns, and is still part of the version.
             let rows = self
                 .connection
-                .query(&format!("SELECT column_name, column_type, \"null\" <> 'NO' FROM (DESCRIBE {name})"))
+                .query(sql!("SELECT column_name, column_type, \"null\" <> 'NO' FROM (DESCRIBE {name})", name))
                 .unwrap_or_default();
             let column = |row: &crate::engine::Row| {
                 Ok::<_, LakeError>(format::Column {

@@ -120,6 +120,16 @@ pub enum LakeError {
         /// The session's.
         session: String,
     },
+    /// The session's DuckLake has a metadata table that fdl cannot make.
+    #[error("this session's DuckLake has the format {format}, and fdl does not know the type {sql_type} of {column}")]
+    UnknownLayout {
+        /// The format.
+        format: String,
+        /// The metadata table and its column.
+        column: String,
+        /// The type of the column.
+        sql_type: String,
+    },
     /// A version is to have a catalog in a DuckLake format that has no place for what it holds.
     #[error("a version is to have a catalog in DuckLake {format}, which has no place for {}", listed(what))]
     Inexpressible {

@@ -1,7 +1,7 @@
 //! DuckDB's own extensions that a catalog needs.
 
 use super::LakeError;
-use crate::engine::{Connection, literal};
+use crate::engine::{Connection, Sql, literal, sql};
 
 /// The extension that reads and writes DuckLake catalogs.
 pub const DUCKLAKE: &str = "ducklake";
@@ -29,11 +29,14 @@ pub fn load_httpfs(connection: &Connection) -> Result<(), LakeError> {
 
 fn load(connection: &Connection, names: &[&'static str]) -> Result<(), LakeError> {
     for &name in names {
-        let loaded = connection
-            .query(&format!("SELECT 1 FROM duckdb_extensions() WHERE loaded AND extension_name = {}", literal(name)))?;
-        if loaded.is_empty() && connection.execute(&format!("LOAD {name}")).is_err() {
+        let loaded = connection.query(sql!(
+            "SELECT 1 FROM duckdb_extensions() WHERE loaded AND extension_name = {name}",
+            name = literal(name)
+        ))?;
+        let extension = Sql::constant(name);
+        if loaded.is_empty() && connection.execute(sql!("LOAD {extension}", extension)).is_err() {
             connection
-                .execute(&format!("INSTALL {name}; LOAD {name}"))
+                .execute(sql!("INSTALL {extension}; LOAD {extension}", extension))
                 .map_err(|source| LakeError::Extension { name, source })?;
         }
     }

@@ -6,7 +6,7 @@ use super::copy::{self, Which};
 use super::template::template;
 use super::working_copy::Checkout;
 use super::{LakeError, paths, statistics};
-use crate::engine::{Connection, identifier, literal};
+use crate::engine::{Connection, Sql, identifier, literal, sql};
 
 /// Rows of file statistics from which on the frozen file has DuckDB's usual block size. Below it blocks are small: an
 /// empty catalog is then 0.7 MB instead of 2.4 MB.
@@ -54,27 +54,28 @@ fn copy_working(
     finish: impl FnOnce(&str) -> Result<(), LakeError>,
 ) -> Result<i64, LakeError> {
     let template = template(connection)?;
-    let source = connection.attach(&working.to_string_lossy(), "TYPE sqlite, READ_ONLY, BUSY_TIMEOUT 5000")?;
+    let source = connection.attach(&working.to_string_lossy(), sql!("TYPE sqlite, READ_ONLY, BUSY_TIMEOUT 5000"))?;
     let (from, transaction) = (identifier(source.name()), connection.begin()?);
-    let facts = connection.row(&format!(
+    let facts = connection.row(sql!(
         "SELECT (SELECT max(snapshot_id)::BIGINT FROM {from}.ducklake_snapshot), \
          (SELECT count(*) FROM {from}.ducklake_file_column_stats), \
-         (SELECT coalesce(max(value = 'true'), false) FROM {from}.ducklake_metadata WHERE key = 'encrypted')"
+         (SELECT coalesce(max(value = 'true'), false) FROM {from}.ducklake_metadata WHERE key = 'encrypted')",
+        from
     ))?;
     if facts.boolean(2)? && !options.allow_encrypted {
         return Err(LakeError::Encrypted);
     }
-    let target = connection.attach(&copy.to_string_lossy(), &new_file(facts.count(1)?))?;
+    let target = connection.attach(&copy.to_string_lossy(), new_file(facts.count(1)?))?;
     let to = identifier(target.name());
-    for (_, statement) in &template.tables {
-        connection.execute(&statement.replacen("CREATE TABLE ", &format!("CREATE TABLE {to}.main."), 1))?;
+    for statement in template.create(&to) {
+        connection.execute(statement)?;
     }
     let which = if options.keep_snapshots { Which::All } else { Which::Current };
     copy::copy(connection, source.name(), (target.name(), template.names()), which, None)?;
     statistics::of_the_files(connection, target.name())?;
     finish(target.name())?;
     transaction.commit()?;
-    connection.execute(&format!("CHECKPOINT {to}"))?;
+    connection.execute(sql!("CHECKPOINT {to}", to))?;
     target.detach()?;
     source.detach()?;
     facts.integer(0).map_err(LakeError::from)
@@ -82,9 +83,9 @@ fn copy_working(
 
 /// The options with which the file of a catalog is made, given how many rows of file statistics it will hold. Older DuckDB
 /// releases can open this storage version.
-pub(super) fn new_file(statistics: u64) -> String {
+pub(super) fn new_file(statistics: u64) -> Sql {
     let block_size = if statistics < LARGE_CATALOG { 16_384 } else { 262_144 };
-    format!("TYPE duckdb, STORAGE_VERSION 'v1.0.0', BLOCK_SIZE {block_size}")
+    sql!("TYPE duckdb, STORAGE_VERSION 'v1.0.0', BLOCK_SIZE {block_size}", block_size)
 }
 
 /// The DuckLake format that this session's DuckLake writes and reads, such as `1.0`.
@@ -97,14 +98,14 @@ pub fn session_format(connection: &Connection) -> Result<&'static str, LakeError
 
 /// Takes out what belongs to the working copy: its data path, the option that guards it and the mark of its checkout.
 fn forget_the_working_copy(connection: &Connection, target: &str, data_path: &str) -> Result<(), LakeError> {
-    let to = identifier(target);
-    connection.execute(&format!(
-        "DELETE FROM {to}.main.ducklake_metadata WHERE scope IS NULL AND (key = {} OR key = 'delete_older_than' \
-         AND value = {}); \
-         UPDATE {to}.main.ducklake_metadata SET value = {} WHERE key = 'data_path'",
-        literal(super::thaw::CHECKOUT_KEY),
-        literal(super::thaw::NEVER),
-        literal(data_path)
+    connection.execute(sql!(
+        "DELETE FROM {to}.main.ducklake_metadata WHERE scope IS NULL AND (key = {checkout} OR key = 'delete_older_than' \
+         AND value = {never}); \
+         UPDATE {to}.main.ducklake_metadata SET value = {data_path} WHERE key = 'data_path'",
+        to = identifier(target),
+        checkout = literal(super::thaw::CHECKOUT_KEY),
+        never = literal(super::thaw::NEVER),
+        data_path = literal(data_path)
     ))?;
     Ok(())
 }

@@ -3,6 +3,8 @@
 //! A catalog in the session's own format is laid out by the session's DuckLake (`template.rs`). These are the others, as
 //! DuckLake itself declares them; test/scenarios/test_catalog_formats.py holds them against the real ones.
 
+use crate::engine::{Identifier, Sql, sql};
+
 /// A DuckLake format whose tables are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Known {
@@ -39,8 +41,11 @@ impl Known {
     }
 
     /// The statements that make its tables, empty, in the schema `main` of a database.
-    pub(super) fn create(self, database: &str) -> impl Iterator<Item = String> {
-        self.layout().map(move |table| format!("CREATE TABLE {database}.main.{}({})", table.name, table.columns))
+    pub(super) fn create(self, database: &Identifier) -> impl Iterator<Item = Sql> {
+        self.layout().map(move |table| {
+            let (name, columns) = (Sql::constant(table.name), Sql::constant(table.columns));
+            sql!("CREATE TABLE {database}.main.{name}({columns})", database, name, columns)
+        })
     }
 }
 

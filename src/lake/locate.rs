@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::LakeError;
-use crate::engine::{Connection, literal};
+use crate::engine::{Connection, identifier, literal, sql};
 
 /// A database attached to the session.
 #[derive(Debug, Clone)]
@@ -30,9 +30,9 @@ impl Database {
 /// # Errors
 /// DuckDB's.
 pub fn find_database(connection: &Connection, alias: &str) -> Result<Option<Database>, LakeError> {
-    let rows = connection.query(&format!(
-        "SELECT database_name, type, path FROM duckdb_databases() WHERE lower(database_name) = lower({})",
-        literal(alias)
+    let rows = connection.query(sql!(
+        "SELECT database_name, type, path FROM duckdb_databases() WHERE lower(database_name) = lower({alias})",
+        alias = literal(alias)
     ))?;
     rows.first()
         .map(|row| {
@@ -68,6 +68,6 @@ pub fn free_alias(connection: &Connection, alias: &str, ours: impl FnOnce(&Datab
     let Some(database) = require_free_alias(connection, alias, ours)? else {
         return Ok(());
     };
-    connection.execute(&format!("DETACH {}", crate::engine::identifier(&database.alias)))?;
+    connection.execute(sql!("DETACH {alias}", alias = identifier(&database.alias)))?;
     Ok(())
 }

@@ -25,6 +25,7 @@ mod status;
 mod template;
 mod thaw;
 mod translate;
+mod types;
 mod working;
 mod working_copy;
 

@@ -8,9 +8,10 @@ use std::fs;
 use std::path::Path;
 
 use super::LakeError;
+use super::attach::read_only;
 use super::freeze::copy_as_it_is;
 use super::working_copy::Checkout;
-use crate::engine::{Attached, Connection, identifier, literal};
+use crate::engine::{Attached, Connection, Sql, identifier, sql};
 
 /// A catalog through which the rows of tables are read.
 #[derive(Debug, Clone, Copy)]
@@ -62,20 +63,23 @@ impl RowSource<'_> {
             }
         };
         narrow(connection, &copy, kept)?;
-        let options = format!("READ_ONLY, DATA_PATH {}, OVERRIDE_DATA_PATH true", literal(data_path));
-        Ok(connection.attach(&format!("ducklake:{}", copy.to_string_lossy()), &options)?)
+        Ok(connection.attach(&format!("ducklake:{}", copy.to_string_lossy()), read_only(data_path))?)
     }
 }
 
 fn narrow(connection: &Connection, copy: &Path, kept: &Kept) -> Result<(), LakeError> {
-    let attached = connection.attach(&copy.to_string_lossy(), "TYPE duckdb")?;
+    let attached = connection.attach(&copy.to_string_lossy(), sql!("TYPE duckdb"))?;
     let database = identifier(attached.name());
     let transaction = connection.begin()?;
     for (table, files) in kept {
-        let files: String = files.iter().map(|file| format!(", {file}")).collect();
+        let files = Sql::join(std::iter::once(&-1).chain(files), ", ");
         for names in ["ducklake_data_file", "ducklake_delete_file"] {
-            connection.execute(&format!(
-                "DELETE FROM {database}.main.{names} WHERE table_id = {table} AND data_file_id NOT IN (-1{files})"
+            connection.execute(sql!(
+                "DELETE FROM {database}.main.{names} WHERE table_id = {table} AND data_file_id NOT IN ({files})",
+                database,
+                names = Sql::constant(names),
+                table,
+                files
             ))?;
         }
     }

@@ -13,7 +13,7 @@ use super::definition::Contents;
 use super::layouts::Known;
 use super::template::template;
 use super::translate::{empty, translate};
-use crate::engine::Connection;
+use crate::engine::{Connection, sql};
 use crate::format::{CatalogEntry, CatalogFormat, Record, Sha256, format_release, layout};
 
 /// In which formats a version is to be published beside the session's own, and what to tell of it.
@@ -108,7 +108,7 @@ pub fn session_reads(connection: &Connection, format: &str) -> Result<bool, Lake
     let folder = tempfile::tempdir().map_err(|source| LakeError::io("create", &std::env::temp_dir(), source))?;
     let file = folder.path().join("empty");
     empty(connection, &file, known)?;
-    let lake = connection.attach(&format!("ducklake:{}", file.to_string_lossy()), "READ_ONLY");
+    let lake = connection.attach(&format!("ducklake:{}", file.to_string_lossy()), sql!("READ_ONLY"));
     let reads = match lake {
         Ok(lake) => {
             lake.detach()?;

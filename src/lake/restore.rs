@@ -11,7 +11,7 @@ use super::compare::TableChange;
 use super::copy::{self, Tables};
 use super::working_copy::Checkout;
 use super::{LakeError, paths};
-use crate::engine::{Connection, Row, identifier, literal};
+use crate::engine::{Connection, Identifier, Row, Sql, identifier, literal, sql};
 
 /// Tables whose rows belong to a table's number and are valid from one snapshot to another.
 const VERSIONED: [(&str, &str); 8] = [
@@ -52,8 +52,8 @@ pub fn restore(
     snapshot: i64,
     tables: &[&TableChange],
 ) -> Result<bool, LakeError> {
-    let target = connection.attach(&working.to_string_lossy(), "TYPE sqlite, BUSY_TIMEOUT 5000")?;
-    let source = connection.attach(&parent.to_string_lossy(), "TYPE duckdb, READ_ONLY")?;
+    let target = connection.attach(&working.to_string_lossy(), sql!("TYPE sqlite, BUSY_TIMEOUT 5000"))?;
+    let source = connection.attach(&parent.to_string_lossy(), sql!("TYPE duckdb, READ_ONLY"))?;
     let transaction = connection.begin()?;
     let restore = Restore::prepare(connection, target.name(), source.name(), checkout)?;
     let mut pairs = Vec::new();
@@ -76,9 +76,9 @@ pub fn restore(
 
 struct Restore<'a> {
     connection: &'a Connection,
-    /// The working catalog and the parent, quoted.
-    to: String,
-    from: String,
+    /// The working catalog and the parent.
+    to: Identifier,
+    from: Identifier,
     to_tables: Tables,
     from_tables: Tables,
     checkout: &'a Checkout,
@@ -99,9 +99,10 @@ impl<'a> Restore<'a> {
     fn prepare(connection: &'a Connection, to: &str, from: &str, checkout: &'a Checkout) -> Result<Self, LakeError> {
         let (to_tables, from_tables) = (copy::tables(connection, to)?, copy::tables(connection, from)?);
         let (to, from) = (identifier(to), identifier(from));
-        let last = connection.row(&format!(
+        let last = connection.row(sql!(
             "SELECT snapshot_id::BIGINT, schema_version::BIGINT, next_catalog_id::BIGINT, next_file_id::BIGINT \
-             FROM {to}.ducklake_snapshot ORDER BY snapshot_id DESC LIMIT 1"
+             FROM {to}.ducklake_snapshot ORDER BY snapshot_id DESC LIMIT 1",
+            to
         ))?;
         Ok(Self {
             connection,
@@ -121,7 +122,7 @@ impl<'a> Restore<'a> {
         self.last_snapshot + 1
     }
 
-    fn execute(&self, sql: &str) -> Result<(), LakeError> {
+    fn execute(&self, sql: Sql) -> Result<(), LakeError> {
         Ok(self.connection.execute(sql)?)
     }
 
@@ -138,39 +139,43 @@ impl<'a> Restore<'a> {
                 format!(
                     "dropped_table:{},created_table:{}.{},inserted_into_table:{}",
                     pair.now,
-                    identifier(&table.schema),
-                    identifier(&table.table),
+                    identifier(&table.schema).to_text(),
+                    identifier(&table.table).to_text(),
                     pair.then
                 )
             });
         }
-        let (to, snapshot) = (&self.to, self.snapshot());
-        self.execute(&format!(
+        self.execute(sql!(
             "INSERT INTO {to}.ducklake_snapshot (snapshot_id, snapshot_time, schema_version, next_catalog_id, next_file_id) \
-             VALUES ({snapshot}, now()::VARCHAR, {}, {}, {file_id}); \
-             INSERT INTO {to}.ducklake_snapshot_changes (snapshot_id, changes_made) VALUES ({snapshot}, {})",
-            self.schema_version,
-            self.next_catalog_id,
-            literal(&changes.join(","))
+             VALUES ({snapshot}, now()::VARCHAR, {schema_version}, {next_catalog_id}, {file_id}); \
+             INSERT INTO {to}.ducklake_snapshot_changes (snapshot_id, changes_made) VALUES ({snapshot}, {changes})",
+            to = self.to,
+            snapshot = self.snapshot(),
+            schema_version = self.schema_version,
+            next_catalog_id = self.next_catalog_id,
+            file_id,
+            changes = literal(&changes.join(","))
         ))
     }
 
     /// Nothing when the table of the parent lives on under another name.
     fn pair(&self, table: &TableChange) -> Result<Option<Pair>, LakeError> {
-        let ids = |database: &str| -> Result<Row, LakeError> {
-            Ok(self.connection.row(&format!(
+        let ids = |database: &Identifier| -> Result<Row, LakeError> {
+            Ok(self.connection.row(sql!(
                 "SELECT t.table_id::BIGINT, t.schema_id::BIGINT FROM {database}.ducklake_table t \
                  JOIN {database}.ducklake_schema s ON s.schema_id = t.schema_id AND s.end_snapshot IS NULL \
-                 WHERE t.end_snapshot IS NULL AND s.schema_name = {} AND t.table_name = {}",
-                literal(&table.schema),
-                literal(&table.table)
+                 WHERE t.end_snapshot IS NULL AND s.schema_name = {schema} AND t.table_name = {table}",
+                database,
+                schema = literal(&table.schema),
+                table = literal(&table.table)
             ))?)
         };
         let (now, then) = (ids(&self.to)?, ids(&self.from)?);
         let pair = Pair { now: now.integer(0)?, then: then.integer(0)?, schema: now.integer(1)? };
-        let alive = self.connection.query(&format!(
-            "SELECT 1 FROM {}.ducklake_table WHERE table_id = {} AND end_snapshot IS NULL LIMIT 1",
-            self.to, pair.then
+        let alive = self.connection.query(sql!(
+            "SELECT 1 FROM {to}.ducklake_table WHERE table_id = {then} AND end_snapshot IS NULL LIMIT 1",
+            to = self.to,
+            then = pair.then
         ))?;
         Ok((pair.now == pair.then || alive.is_empty()).then_some(pair))
     }
@@ -178,10 +183,14 @@ impl<'a> Restore<'a> {
     /// Whether anything of the table began or ended after a snapshot.
     fn changed_since(&self, pair: &Pair, snapshot: i64) -> Result<bool, LakeError> {
         for (table, key) in self.versioned() {
-            let later = self.connection.query(&format!(
-                "SELECT 1 FROM {}.{table} WHERE {key} = {} AND (begin_snapshot > {snapshot} OR end_snapshot > {snapshot}) \
+            let later = self.connection.query(sql!(
+                "SELECT 1 FROM {to}.{table} WHERE {key} = {now} AND (begin_snapshot > {snapshot} OR end_snapshot > {snapshot}) \
                  LIMIT 1",
-                self.to, pair.now
+                to = self.to,
+                table = Sql::constant(table),
+                key = Sql::constant(key),
+                now = pair.now,
+                snapshot
             ))?;
             if !later.is_empty() {
                 return Ok(true);
@@ -193,11 +202,13 @@ impl<'a> Restore<'a> {
     /// Ends everything that the table is now.
     fn end(&self, pair: &Pair) -> Result<(), LakeError> {
         for (table, key) in self.versioned() {
-            self.execute(&format!(
-                "UPDATE {}.{table} SET end_snapshot = {} WHERE {key} = {} AND end_snapshot IS NULL",
-                self.to,
-                self.snapshot(),
-                pair.now
+            self.execute(sql!(
+                "UPDATE {to}.{table} SET end_snapshot = {snapshot} WHERE {key} = {now} AND end_snapshot IS NULL",
+                to = self.to,
+                table = Sql::constant(table),
+                snapshot = self.snapshot(),
+                key = Sql::constant(key),
+                now = pair.now
             ))?;
         }
         Ok(())
@@ -207,46 +218,51 @@ impl<'a> Restore<'a> {
     /// had are taken by their former rows; returns the next free one.
     fn begin(&self, pair: &Pair, file_id: i64) -> Result<i64, LakeError> {
         let then = pair.then;
-        let numbered = |table: &str, id: &str, first: i64| {
-            format!(
-                "(SELECT {id}, {first} + row_number() OVER (ORDER BY {id}) - 1 AS new_{id} FROM {}.{table} \
-                 WHERE table_id = {then} AND end_snapshot IS NULL)",
-                self.from
+        let of_then = |table: &'static str| {
+            let table = Sql::constant(table);
+            sql!("FROM {from}.{table} WHERE table_id = {then} AND end_snapshot IS NULL", from = self.from, table, then)
+        };
+        let numbered = |table: &'static str, id: &'static str, first: i64| {
+            sql!(
+                "(SELECT {id}, {first} + row_number() OVER (ORDER BY {id}) - 1 AS new_{id} {rows})",
+                id = Sql::constant(id),
+                first,
+                rows = of_then(table)
             )
         };
-        let count = |table: &str| -> Result<i64, LakeError> {
-            let row = self.connection.row(&format!(
-                "SELECT count(*) FROM {}.{table} WHERE table_id = {then} AND end_snapshot IS NULL",
-                self.from
-            ))?;
+        let count = |table: &'static str| -> Result<i64, LakeError> {
+            let row = self.connection.row(sql!("SELECT count(*) {rows}", rows = of_then(table)))?;
             Ok(row.integer(0)?)
         };
         let deletes_from = file_id + count("ducklake_data_file")?;
         let files = numbered("ducklake_data_file", "data_file_id", file_id);
         let deletes = numbered("ducklake_delete_file", "delete_file_id", deletes_from);
-        let by_file = format!("JOIN {files} n ON n.data_file_id = r.data_file_id");
-        let by_deletes = format!("{by_file} JOIN {deletes} m ON m.delete_file_id = r.delete_file_id");
+        let by_file = sql!("JOIN {files} n ON n.data_file_id = r.data_file_id", files);
+        let by_deletes = sql!("{by_file} JOIN {deletes} m ON m.delete_file_id = r.delete_file_id", by_file, deletes);
         for (table, key) in self.versioned() {
             let join = match table {
-                "ducklake_data_file" => by_file.as_str(),
-                "ducklake_delete_file" => by_deletes.as_str(),
-                _ => "",
+                "ducklake_data_file" => Some(&by_file),
+                "ducklake_delete_file" => Some(&by_deletes),
+                _ => None,
             };
-            self.insert(table, join, &format!("r.{key} = {then} AND r.end_snapshot IS NULL"), Some(pair))?;
+            let condition = sql!("r.{key} = {then} AND r.end_snapshot IS NULL", key = Sql::constant(key), then);
+            self.insert(table, join, &condition, Some(pair))?;
         }
         for table in PER_FILE {
-            self.insert(table, &by_file, &format!("r.table_id = {then}"), None)?;
+            self.insert(table, Some(&by_file), &sql!("r.table_id = {then}", then), None)?;
         }
         for (table, key, named_by) in SHARED {
             if !self.from_tables.contains_key(named_by) {
                 continue;
             }
-            let condition = format!(
-                "r.{key} IN (SELECT {key} FROM {}.{named_by} WHERE table_id = {then} AND end_snapshot IS NULL) \
-                 AND r.{key} NOT IN (SELECT {key} FROM {}.{table})",
-                self.from, self.to
+            let condition = sql!(
+                "r.{key} IN (SELECT {key} {rows}) AND r.{key} NOT IN (SELECT {key} FROM {to}.{table})",
+                key = Sql::constant(key),
+                rows = of_then(named_by),
+                to = self.to,
+                table = Sql::constant(table)
             );
-            self.insert(table, "", &condition, None)?;
+            self.insert(table, None, &condition, None)?;
         }
         Ok(deletes_from + count("ducklake_delete_file")?)
     }
@@ -254,27 +270,36 @@ impl<'a> Restore<'a> {
     /// The statistics of the whole table are those of the parent; row numbers go on behind all that were ever given.
     fn statistics(&self, pair: &Pair) -> Result<(), LakeError> {
         let (to, then, now) = (&self.to, pair.then, pair.now);
-        let next_row = self.connection.row(&format!(
-            "SELECT coalesce(max(next_row_id), 0)::BIGINT FROM {to}.ducklake_table_stats WHERE table_id IN ({then}, {now})"
+        let next_row = self.connection.row(sql!(
+            "SELECT coalesce(max(next_row_id), 0)::BIGINT FROM {to}.ducklake_table_stats WHERE table_id IN ({then}, {now})",
+            to,
+            then,
+            now
         ))?;
-        self.execute(&format!(
+        self.execute(sql!(
             "DELETE FROM {to}.ducklake_table_stats WHERE table_id = {then}; \
-             DELETE FROM {to}.ducklake_table_column_stats WHERE table_id = {then}"
+             DELETE FROM {to}.ducklake_table_column_stats WHERE table_id = {then}",
+            to,
+            then
         ))?;
-        let of_then = format!("r.table_id = {then}");
-        self.insert("ducklake_table_stats", "", &of_then, None)?;
-        self.insert("ducklake_table_column_stats", "", &of_then, None)?;
-        self.execute(&format!(
-            "UPDATE {to}.ducklake_table_stats SET next_row_id = greatest(next_row_id, {}) WHERE table_id = {then}",
-            next_row.integer(0)?
+        let of_then = sql!("r.table_id = {then}", then);
+        self.insert("ducklake_table_stats", None, &of_then, None)?;
+        self.insert("ducklake_table_column_stats", None, &of_then, None)?;
+        self.execute(sql!(
+            "UPDATE {to}.ducklake_table_stats SET next_row_id = greatest(next_row_id, {next}) WHERE table_id = {then}",
+            to,
+            next = next_row.integer(0)?,
+            then
         ))?;
         if self.to_tables.get("ducklake_schema_versions").is_some_and(|columns| columns.iter().any(|c| c == "table_id"))
         {
-            self.execute(&format!(
+            self.execute(sql!(
                 "INSERT INTO {to}.ducklake_schema_versions (begin_snapshot, schema_version, table_id) \
-                 VALUES ({}, {}, {then})",
-                self.snapshot(),
-                self.schema_version
+                 VALUES ({snapshot}, {schema_version}, {then})",
+                to,
+                snapshot = self.snapshot(),
+                schema_version = self.schema_version,
+                then
             ))?;
         }
         Ok(())
@@ -287,7 +312,13 @@ impl<'a> Restore<'a> {
     }
 
     /// Inserts rows `r` of the parent. Given a pair they begin with our snapshot, in the schema the table is in now.
-    fn insert(&self, table: &str, join: &str, condition: &str, pair: Option<&Pair>) -> Result<(), LakeError> {
+    fn insert(
+        &self,
+        table: &'static str,
+        join: Option<&Sql>,
+        condition: &Sql,
+        pair: Option<&Pair>,
+    ) -> Result<(), LakeError> {
         let (Some(to), Some(from)) = (self.to_tables.get(table), self.from_tables.get(table)) else {
             return Ok(());
         };
@@ -295,55 +326,70 @@ impl<'a> Restore<'a> {
         let names_files = matches!(table, "ducklake_data_file" | "ducklake_delete_file");
         let by_url = self.checkout.published_at.as_deref().filter(|_| names_files);
         // A file that this working copy wrote itself may not be published yet, and is here.
-        let written_here = format!(
-            "EXISTS (SELECT 1 FROM {}.{table} w WHERE w.table_id = r.table_id AND w.path = r.path AND w.path_is_relative)",
-            self.to
+        let written_here = sql!(
+            "EXISTS (SELECT 1 FROM {to}.{table} w WHERE w.table_id = r.table_id AND w.path = r.path AND w.path_is_relative)",
+            to = self.to,
+            table = Sql::constant(table)
         );
         let by_url = by_url.map(|url| {
             let url = paths::published(&self.from, url);
-            (format!("CASE WHEN {written_here} THEN r.path ELSE {url} END"), written_here)
+            (sql!("CASE WHEN {written_here} THEN r.path ELSE {url} END", written_here, url), written_here)
         });
-        let values: Vec<String> = columns
-            .iter()
-            .map(|column| match (*column, pair, &by_url) {
-                ("path", Some(_), Some((path, _))) => path.clone(),
-                ("path_is_relative", Some(_), Some((_, relative))) => relative.clone(),
-                ("begin_snapshot", Some(_), _) => self.snapshot().to_string(),
-                ("end_snapshot", Some(_), _) => "NULL".to_owned(),
-                ("schema_id", Some(pair), _) => pair.schema.to_string(),
-                ("path", Some(pair), _) if table == "ducklake_table" => self.table_folder(pair, "absolute", "r.path"),
-                ("path_is_relative", Some(pair), _) if table == "ducklake_table" => {
-                    self.table_folder(pair, "false", "r.path_is_relative")
-                }
-                ("data_file_id", _, _) if !join.is_empty() => "n.new_data_file_id".to_owned(),
-                ("delete_file_id", _, _) if !join.is_empty() => "m.new_delete_file_id".to_owned(),
-                (column, _, _) => format!("r.{}", identifier(column)),
-            })
-            .collect();
-        let names = columns.iter().map(|column| identifier(column)).collect::<Vec<_>>().join(", ");
-        self.execute(&format!(
-            "INSERT INTO {}.{table} ({names}) SELECT {} FROM {}.{table} r {join} WHERE {condition}",
-            self.to,
-            values.join(", "),
-            self.from
+        let values = columns.iter().map(|column| match (*column, pair, &by_url) {
+            ("path", Some(_), Some((path, _))) => path.clone(),
+            ("path_is_relative", Some(_), Some((_, relative))) => relative.clone(),
+            ("begin_snapshot", Some(_), _) => sql!("{snapshot}", snapshot = self.snapshot()),
+            ("end_snapshot", Some(_), _) => sql!("NULL"),
+            ("schema_id", Some(pair), _) => sql!("{schema}", schema = pair.schema),
+            ("path", Some(pair), _) if table == "ducklake_table" => self.table_folder(pair),
+            ("path_is_relative", Some(pair), _) if table == "ducklake_table" => {
+                self.unless_moved(pair, &sql!("r.path_is_relative"), &sql!("false"))
+            }
+            ("data_file_id", _, _) if join.is_some() => sql!("n.new_data_file_id"),
+            ("delete_file_id", _, _) if join.is_some() => sql!("m.new_delete_file_id"),
+            (column, _, _) => sql!("r.{column}", column = identifier(column)),
+        });
+        self.execute(sql!(
+            "INSERT INTO {to}.{table} ({names}) SELECT {values} FROM {from}.{table} r {join} WHERE {condition}",
+            to = self.to,
+            table = Sql::constant(table),
+            names = Sql::join(columns.iter().map(|column| identifier(column)), ", "),
+            values = Sql::join(values, ", "),
+            from = self.from,
+            join = Sql::join(join, ""),
+            condition
         ))
     }
 
-    /// SQL that gives `same` while the schema's folder is what it was for the parent, and otherwise `moved`: then the
-    /// table's folder must be written out as an absolute one.
-    fn table_folder(&self, pair: &Pair, moved: &str, same: &str) -> String {
-        let (to, from) = (&self.to, &self.from);
-        let parents = format!(
-            "(SELECT s.path FROM {from}.ducklake_table t JOIN {from}.ducklake_schema s ON s.schema_id = t.schema_id \
-             WHERE t.table_id = {} AND t.end_snapshot IS NULL LIMIT 1)",
-            pair.then
+    /// SQL for the folder of a table: written out as an absolute one where its schema has moved.
+    fn table_folder(&self, pair: &Pair) -> Sql {
+        let absolute = sql!(
+            "{data_path} || {parents} || r.path",
+            data_path = literal(&self.checkout.data_path),
+            parents = self.parents_schema_folder(pair)
         );
-        let absolute = format!("{} || {parents} || r.path", literal(&self.checkout.data_path));
-        let moved = if moved == "absolute" { absolute.as_str() } else { moved };
-        format!(
-            "CASE WHEN {parents} = (SELECT path FROM {to}.ducklake_schema WHERE schema_id = {} LIMIT 1) \
+        self.unless_moved(pair, &sql!("r.path"), &absolute)
+    }
+
+    /// SQL that gives `same` while the schema's folder is what it was for the parent, and otherwise `moved`.
+    fn unless_moved(&self, pair: &Pair, same: &Sql, moved: &Sql) -> Sql {
+        sql!(
+            "CASE WHEN {parents} = (SELECT path FROM {to}.ducklake_schema WHERE schema_id = {schema} LIMIT 1) \
              THEN {same} ELSE {moved} END",
-            pair.schema
+            parents = self.parents_schema_folder(pair),
+            to = self.to,
+            schema = pair.schema,
+            same,
+            moved
+        )
+    }
+
+    fn parents_schema_folder(&self, pair: &Pair) -> Sql {
+        sql!(
+            "(SELECT s.path FROM {from}.ducklake_table t JOIN {from}.ducklake_schema s ON s.schema_id = t.schema_id \
+             WHERE t.table_id = {then} AND t.end_snapshot IS NULL LIMIT 1)",
+            from = self.from,
+            then = pair.then
         )
     }
 }

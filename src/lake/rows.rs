@@ -2,7 +2,7 @@
 
 use super::LakeError;
 use super::definition::Column;
-use crate::engine::{Connection, identifier};
+use crate::engine::{Connection, Sql, identifier, sql};
 
 /// How two tables' rows differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,43 +20,45 @@ impl RowDifference {
     }
 }
 
-/// Counts the rows that one of two tables has and the other has not. Both are qualified and quoted names; they have the
-/// columns given.
+/// Counts the rows that one of two tables has and the other has not. They have the columns given.
 pub(super) fn difference(
     connection: &Connection,
-    old: &str,
-    new: &str,
+    old: &Sql,
+    new: &Sql,
     columns: &[Column],
 ) -> Result<RowDifference, LakeError> {
-    let keys: Vec<String> = columns.iter().flat_map(keys).collect();
-    let list = keys.join(", ");
-    let names = columns.iter().map(|column| identifier(&column.name)).collect::<Vec<_>>().join(", ");
-    let places: Vec<String> = (1..=keys.len()).map(|place| place.to_string()).collect();
+    let keys: Vec<Sql> = columns.iter().flat_map(keys).collect();
+    let names = Sql::join(columns.iter().map(|column| identifier(&column.name)), ", ");
     let mut weight = "__fdl_weight".to_owned();
     while columns.iter().any(|column| column.name.eq_ignore_ascii_case(&weight)) {
         weight.push('_');
     }
     let weight = identifier(&weight);
     // One pass over both, grouped by whole rows; DuckDB spills what memory cannot hold.
-    let row = connection.row(&format!(
+    let row = connection.row(sql!(
         "SELECT coalesce(sum({weight}) FILTER ({weight} > 0), 0)::BIGINT, \
          coalesce(-sum({weight}) FILTER ({weight} < 0), 0)::BIGINT \
          FROM (SELECT {list}, sum({weight}) AS {weight} FROM (SELECT {names}, 1 AS {weight} FROM {new} \
-         UNION ALL SELECT {names}, -1 FROM {old}) GROUP BY {} HAVING sum({weight}) <> 0)",
-        places.join(", ")
+         UNION ALL SELECT {names}, -1 FROM {old}) GROUP BY {places} HAVING sum({weight}) <> 0)",
+        list = Sql::join(&keys, ", "),
+        places = Sql::join(1..=keys.len(), ", "),
+        weight,
+        names,
+        old,
+        new
     ))?;
     Ok(RowDifference { added: row.count(0)?, removed: row.count(1)? })
 }
 
 /// What tells the values of a column apart. Some values are equal to DuckDB and not the same: 0.0 and -0.0, or intervals
 /// of a month and of 30 days. Their texts are different.
-fn keys(column: &Column) -> Vec<String> {
-    let name = identifier(&column.name);
+fn keys(column: &Column) -> Vec<Sql> {
+    let name = sql!("{name}", name = identifier(&column.name));
     let holds = |part: &str| column.data_type.contains(part);
     match column.data_type.as_str() {
-        "FLOAT" | "DOUBLE" => vec![format!("signbit({name})"), name],
+        "FLOAT" | "DOUBLE" => vec![sql!("signbit({name})", name), name],
         _ if ["FLOAT", "DOUBLE", "INTERVAL", "TIME WITH TIME ZONE", "VARIANT"].iter().any(|part| holds(part)) => {
-            vec![format!("{name}::VARCHAR"), name]
+            vec![sql!("{name}::VARCHAR", name), name]
         }
         _ => vec![name],
     }

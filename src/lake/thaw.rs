@@ -5,7 +5,7 @@ use std::path::Path;
 use super::LakeError;
 use super::copy::{self, Which};
 use super::template::template;
-use crate::engine::{Connection, identifier, literal};
+use crate::engine::{Connection, Identifier, Sql, identifier, literal, sql};
 
 /// The key under which a working catalog holds the mark of the checkout it was made by.
 pub(super) const CHECKOUT_KEY: &str = "fdl_checkout";
@@ -35,38 +35,39 @@ pub struct Thaw<'a> {
 pub fn thaw(connection: &Connection, working: &Path, thaw: &Thaw<'_>) -> Result<i64, LakeError> {
     let working = working.to_string_lossy();
     // DuckLake makes the file itself, for the types and keys it wants.
-    connection
-        .attach(&format!("ducklake:{working}"), &format!("META_TYPE 'sqlite', DATA_PATH {}", literal(thaw.data_path)))?
-        .detach()?;
-    let target = connection.attach(&working, "TYPE sqlite")?;
+    let options = sql!("META_TYPE 'sqlite', DATA_PATH {data_path}", data_path = literal(thaw.data_path));
+    connection.attach(&format!("ducklake:{working}"), options)?.detach()?;
+    let target = connection.attach(&working, sql!("TYPE sqlite"))?;
     let to = identifier(target.name());
     let source = match thaw.frozen {
-        Some(frozen) => Some(connection.attach(&frozen.to_string_lossy(), "TYPE duckdb, READ_ONLY")?),
+        Some(frozen) => Some(connection.attach(&frozen.to_string_lossy(), sql!("TYPE duckdb, READ_ONLY"))?),
         None => None,
     };
     let transaction = connection.begin()?;
     if let Some(source) = &source {
         let template = template(connection)?;
         for table in template.names() {
-            connection.execute(&format!("DELETE FROM {to}.{}", identifier(table)))?;
+            connection.execute(sql!("DELETE FROM {to}.{table}", to, table = identifier(table)))?;
         }
         let name = target.name();
         copy::copy(connection, source.name(), (name, template.names()), Which::All, thaw.published_at)?;
         define_from_the_start(connection, name)?;
     }
-    let (key, never) = (literal(CHECKOUT_KEY), literal(NEVER));
-    connection.execute(&format!(
+    connection.execute(sql!(
         "UPDATE {to}.ducklake_metadata SET value = {data_path} WHERE key = 'data_path'; \
          DELETE FROM {to}.ducklake_metadata WHERE scope IS NULL AND key IN ({key}, 'delete_older_than'); \
          INSERT INTO {to}.ducklake_metadata (key, value) VALUES ({key}, {checkout}), ('delete_older_than', {never})",
+        to,
         data_path = literal(thaw.data_path),
+        key = literal(CHECKOUT_KEY),
         checkout = literal(thaw.checkout),
+        never = literal(NEVER),
     ))?;
     if let Some((snapshot, schema_version)) = thaw.after {
         start_after(connection, &to, snapshot, schema_version)?;
     }
     let snapshot =
-        connection.row(&format!("SELECT max(snapshot_id)::BIGINT FROM {to}.ducklake_snapshot"))?.integer(0)?;
+        connection.row(sql!("SELECT max(snapshot_id)::BIGINT FROM {to}.ducklake_snapshot", to))?.integer(0)?;
     transaction.commit()?;
     if let Some(source) = source {
         source.detach()?;
@@ -80,37 +81,43 @@ pub fn thaw(connection: &Connection, working: &Path, thaw: &Thaw<'_>) -> Result<
 /// the first: there it would find no table, or one that lacks columns. So definitions begin before all files.
 fn define_from_the_start(connection: &Connection, target: &str) -> Result<(), LakeError> {
     let to = identifier(target);
-    if connection.row(&format!("SELECT count(*) FROM {to}.ducklake_snapshot"))?.count(0)? != 1 {
+    if connection.row(sql!("SELECT count(*) FROM {to}.ducklake_snapshot", to))?.count(0)? != 1 {
         return Ok(());
     }
     for table in ["ducklake_schema", "ducklake_table", "ducklake_column"] {
-        connection.execute(&format!("UPDATE {to}.{table} SET begin_snapshot = 0"))?;
+        connection.execute(sql!("UPDATE {to}.{table} SET begin_snapshot = 0", to, table = Sql::constant(table)))?;
     }
     let by_table = copy::tables(connection, target)?
         .get("ducklake_schema_versions")
         .is_some_and(|columns| columns.iter().any(|column| column == "table_id"));
     let (table_id, tables) =
-        if by_table { (", table_id", format!(", {to}.ducklake_table")) } else { ("", String::new()) };
-    let versions = format!(
-        "(begin_snapshot, schema_version{table_id}) SELECT 0, schema_version{table_id} \
-         FROM {to}.ducklake_snapshot{tables}"
-    );
-    Ok(connection.execute(&format!(
-        "DELETE FROM {to}.ducklake_schema_versions; INSERT INTO {to}.ducklake_schema_versions {versions}"
+        if by_table { (sql!(", table_id"), sql!(", {to}.ducklake_table", to)) } else { (sql!(""), sql!("")) };
+    Ok(connection.execute(sql!(
+        "DELETE FROM {to}.ducklake_schema_versions; INSERT INTO {to}.ducklake_schema_versions \
+         (begin_snapshot, schema_version{table_id}) SELECT 0, schema_version{table_id} \
+         FROM {to}.ducklake_snapshot{tables}",
+        to,
+        table_id,
+        tables
     ))?)
 }
 
-fn start_after(connection: &Connection, to: &str, snapshot: i64, schema_version: i64) -> Result<(), LakeError> {
-    let current = connection.row(&format!(
-        "SELECT snapshot_id::BIGINT, schema_version::BIGINT FROM {to}.ducklake_snapshot ORDER BY snapshot_id DESC LIMIT 1"
+fn start_after(connection: &Connection, to: &Identifier, snapshot: i64, schema_version: i64) -> Result<(), LakeError> {
+    let current = connection.row(sql!(
+        "SELECT snapshot_id::BIGINT, schema_version::BIGINT FROM {to}.ducklake_snapshot ORDER BY snapshot_id DESC LIMIT 1",
+        to
     ))?;
     let next = snapshot.max(current.integer(0)?) + 1;
     let schema_version = schema_version.max(current.integer(1)?) + 1;
     let last = current.integer(0)?;
-    connection.execute(&format!(
+    connection.execute(sql!(
         "UPDATE {to}.ducklake_snapshot SET schema_version = {schema_version}, snapshot_id = {next} \
          WHERE snapshot_id = {last}; \
-         UPDATE {to}.ducklake_snapshot_changes SET snapshot_id = {next} WHERE snapshot_id = {last}"
+         UPDATE {to}.ducklake_snapshot_changes SET snapshot_id = {next} WHERE snapshot_id = {last}",
+        to,
+        schema_version,
+        next,
+        last
     ))?;
     Ok(())
 }

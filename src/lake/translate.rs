@@ -8,7 +8,7 @@ use super::copy::{self, Which};
 use super::definition::{Contents, read_contents};
 use super::freeze::new_file;
 use super::layouts::Known;
-use crate::engine::{Connection, identifier};
+use crate::engine::{Connection, Sql, identifier, literal, sql};
 
 /// Writes the frozen catalog `source`, which holds `contents`, into the new file `target` in the format `to`.
 ///
@@ -24,8 +24,8 @@ pub(super) fn translate(
     let (Some(from), Some(to)) = (Known::of(&contents.ducklake), Known::of(to)) else {
         return Err(LakeError::UnknownFormat { format: to.to_owned(), session: contents.ducklake.clone() });
     };
-    let old = connection.attach(&source.to_string_lossy(), "TYPE duckdb, READ_ONLY")?;
-    let translation = Translation { connection, old: format!("{}.main", identifier(old.name())) };
+    let old = connection.attach(&source.to_string_lossy(), sql!("TYPE duckdb, READ_ONLY"))?;
+    let translation = Translation { connection, old: main_of(old.name()) };
     let what = match to < from {
         true => translation.inexpressible(NOT_IN_0_3)?,
         false => translation.inexpressible(NOT_IN_1_0)?,
@@ -34,24 +34,22 @@ pub(super) fn translate(
         return Err(LakeError::Inexpressible { format: to.name().to_owned(), what });
     }
     let rows = translation.count("ducklake_file_column_stats")?;
-    let new = connection.attach(&target.to_string_lossy(), &new_file(rows))?;
+    let new = connection.attach(&target.to_string_lossy(), new_file(rows))?;
     let transaction = connection.begin()?;
     for statement in to.create(&identifier(new.name())) {
-        connection.execute(&statement)?;
+        connection.execute(statement)?;
     }
     copy::copy(connection, old.name(), (new.name(), to.tables()), Which::All, None)?;
     for statement in if to < from { INTO_0_3 } else { INTO_1_0 } {
         translation.execute(new.name(), statement)?;
     }
-    translation.execute(
-        new.name(),
-        &format!(
-            "UPDATE {{new}}.ducklake_metadata SET value = '{}' WHERE key = 'version' AND scope IS NULL",
-            to.name()
-        ),
-    )?;
+    connection.execute(sql!(
+        "UPDATE {new}.ducklake_metadata SET value = {format} WHERE key = 'version' AND scope IS NULL",
+        new = main_of(new.name()),
+        format = literal(to.name())
+    ))?;
     transaction.commit()?;
-    connection.execute(&format!("CHECKPOINT {}", identifier(new.name())))?;
+    connection.execute(sql!("CHECKPOINT {new}", new = identifier(new.name())))?;
     new.detach()?;
     old.detach()?;
     require_same(contents, &read_contents(connection, target)?)
@@ -59,45 +57,51 @@ pub(super) fn translate(
 
 /// An empty catalog in a known format.
 pub(super) fn empty(connection: &Connection, target: &Path, format: Known) -> Result<(), LakeError> {
-    let new = connection.attach(&target.to_string_lossy(), &new_file(0))?;
+    let new = connection.attach(&target.to_string_lossy(), new_file(0))?;
     let database = identifier(new.name());
     for statement in format.create(&database) {
-        connection.execute(&statement)?;
+        connection.execute(statement)?;
     }
-    connection.execute(&format!(
+    connection.execute(sql!(
         "INSERT INTO {database}.main.ducklake_snapshot VALUES (0, now(), 0, 1, 0); \
          INSERT INTO {database}.main.ducklake_snapshot_changes (snapshot_id, changes_made) VALUES (0, ''); \
          INSERT INTO {database}.main.ducklake_metadata (key, value) \
-         VALUES ('version', '{}'), ('data_path', './'), ('encrypted', 'false'); \
+         VALUES ('version', {format}), ('data_path', './'), ('encrypted', 'false'); \
          INSERT INTO {database}.main.ducklake_schema VALUES (0, uuid(), 0, NULL, 'main', 'main/', true)",
-        format.name()
+        database,
+        format = literal(format.name())
     ))?;
     Ok(new.detach()?)
 }
 
+/// The schema that holds the metadata tables of an attached catalog.
+fn main_of(database: &str) -> Sql {
+    sql!("{database}.main", database = identifier(database))
+}
+
 struct Translation<'a> {
     connection: &'a Connection,
-    old: String,
+    old: Sql,
 }
 
 impl Translation<'_> {
-    fn execute(&self, new: &str, statement: &str) -> Result<(), LakeError> {
-        let new = format!("{}.main", identifier(new));
-        Ok(self.connection.execute(&statement.replace("{old}", &self.old).replace("{new}", &new))?)
+    fn execute(&self, new: &str, statement: &'static str) -> Result<(), LakeError> {
+        Ok(self.connection.execute(Sql::template(statement, &[("old", &self.old), ("new", &main_of(new))]))?)
     }
 
-    fn count(&self, table: &str) -> Result<u64, LakeError> {
-        Ok(self.connection.row(&format!("SELECT count(*) FROM {}.{table}", self.old))?.count(0)?)
+    fn count(&self, table: &'static str) -> Result<u64, LakeError> {
+        let table = Sql::constant(table);
+        Ok(self.connection.row(sql!("SELECT count(*) FROM {old}.{table}", old = self.old, table))?.count(0)?)
     }
 
     /// What the catalog holds that the other format has no place for, for people.
-    fn inexpressible(&self, questions: &[&str]) -> Result<Vec<String>, LakeError> {
+    fn inexpressible(&self, questions: &[&'static str]) -> Result<Vec<String>, LakeError> {
         let mut what = Vec::new();
         for question in questions {
-            let question = question.replace("{table}", TABLE).replace("{old}", &self.old);
-            for row in
-                self.connection.query(&format!("SELECT DISTINCT what FROM ({question}) q(what) ORDER BY what"))?
-            {
+            let table = Sql::template(TABLE, &[("old", &self.old)]);
+            let question = Sql::template(question, &[("old", &self.old), ("table", &table)]);
+            let all = sql!("SELECT DISTINCT what FROM ({question}) q(what) ORDER BY what", question);
+            for row in self.connection.query(all)? {
                 what.push(row.text(0)?.to_owned());
             }
         }
@@ -134,7 +138,7 @@ const NOT_IN_0_3: &[&str] = &[
      WHERE d.partial_max IS NOT NULL AND (SELECT count(*) FROM {old}.ducklake_snapshot) > 1",
     "SELECT 'the query of the view ' || s.schema_name || '.' || v.view_name FROM {old}.ducklake_view v \
      JOIN {old}.ducklake_schema s USING (schema_id) \
-     WHERE contains(replace(v.sql, '{DUCKLAKE_CATALOG}.', ''), '{DUCKLAKE_CATALOG}')",
+     WHERE contains(replace(v.sql, '{{DUCKLAKE_CATALOG}}.', ''), '{{DUCKLAKE_CATALOG}}')",
 ];
 
 /// What 0.3 holds and 1.0 cannot.
@@ -155,7 +159,7 @@ const INTO_0_3: &[&str] = &[
     "UPDATE {new}.ducklake_data_file AS f SET partial_file_info = 'partial_max:' || o.partial_max \
      FROM {old}.ducklake_data_file o WHERE o.data_file_id = f.data_file_id AND o.partial_max IS NOT NULL",
     // 0.3 does not know the placeholder. A name without a catalog is looked for in the view's own first.
-    "UPDATE {new}.ducklake_view SET sql = replace(sql, '{DUCKLAKE_CATALOG}.', '') WHERE contains(sql, '{DUCKLAKE_CATALOG}.')",
+    "UPDATE {new}.ducklake_view SET sql = replace(sql, '{{DUCKLAKE_CATALOG}}.', '') WHERE contains(sql, '{{DUCKLAKE_CATALOG}}.')",
     // There are versions of the whole schema here, of each table there.
     "DELETE FROM {new}.ducklake_schema_versions",
     "INSERT INTO {new}.ducklake_schema_versions SELECT begin_snapshot, max(schema_version) \
@@ -202,4 +206,19 @@ fn require_same(source: &Contents, target: &Contents) -> Result<(), LakeError> {
         return Err(differs("it holds other tables or names other files"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_placeholder_is_filled() {
+        let part = Sql::constant("x.main");
+        let parts: [(&str, &dyn crate::engine::Part); 3] = [("old", &part), ("new", &part), ("table", &part)];
+        for statement in [NOT_IN_0_3, NOT_IN_1_0, INTO_0_3, INTO_1_0, &[TABLE]].concat() {
+            let made = Sql::template(statement, &parts).to_text().replace("{DUCKLAKE_CATALOG}", "");
+            assert!(!made.contains(['{', '}']), "{made}");
+        }
+    }
 }

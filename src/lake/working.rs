@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::LakeError;
 use super::template::template;
-use crate::engine::{Connection, EngineError, EngineErrorKind, Row, identifier, literal};
+use crate::engine::{Connection, EngineError, EngineErrorKind, Row, Sql, identifier, literal, sql};
 
 /// How often, and how long apart, to look again whether a transaction has ended: a statement of another process is over
 /// in a moment, a transaction that the caller itself has open never ends while we wait.
@@ -15,19 +15,23 @@ pub(super) const BETWEEN_LOOKS: Duration = Duration::from_millis(25);
 
 /// The statement that attaches a working catalog, for this process and any other (docs/sql.md, fdl_checkout).
 pub fn attach_working_sql(working: &Path, alias: &str, data_path: &str) -> String {
-    format!(
-        "ATTACH {} AS {} ({})",
-        literal(&format!("ducklake:{}", working.to_string_lossy())),
-        identifier(alias),
-        options(data_path)
+    attach_statement(working, alias, options(data_path)).to_text()
+}
+
+fn attach_statement(working: &Path, alias: &str, options: Sql) -> Sql {
+    sql!(
+        "ATTACH {target} AS {alias} ({options})",
+        target = literal(&format!("ducklake:{}", working.to_string_lossy())),
+        alias = identifier(alias),
+        options
     )
 }
 
-fn options(data_path: &str) -> String {
-    format!(
-        "META_TYPE 'sqlite', DATA_PATH {}, OVERRIDE_DATA_PATH true, DATA_INLINING_ROW_LIMIT 0, \
+fn options(data_path: &str) -> Sql {
+    sql!(
+        "META_TYPE 'sqlite', DATA_PATH {data_path}, OVERRIDE_DATA_PATH true, DATA_INLINING_ROW_LIMIT 0, \
          META_JOURNAL_MODE 'WAL', BUSY_TIMEOUT 5000",
-        literal(data_path)
+        data_path = literal(data_path)
     )
 }
 
@@ -36,13 +40,13 @@ fn options(data_path: &str) -> String {
 /// # Errors
 /// DuckDB's.
 pub fn attach_working(connection: &Connection, working: &Path, alias: &str, data_path: &str) -> Result<(), LakeError> {
-    let mut statement = attach_working_sql(working, alias, data_path);
+    let mode = connection.row(sql!("SELECT current_setting('access_mode')::VARCHAR"))?;
+    let mut options = options(data_path);
     // A database that was opened read-only attaches read-only unless it is told otherwise.
-    if connection.row("SELECT current_setting('access_mode')::VARCHAR")?.text(0)?.eq_ignore_ascii_case("read_only") {
-        statement.truncate(statement.len() - 1);
-        statement.push_str(", READ_WRITE)");
+    if mode.text(0)?.eq_ignore_ascii_case("read_only") {
+        options = sql!("{options}, READ_WRITE", options);
     }
-    Ok(connection.execute(&statement)?)
+    Ok(connection.execute(attach_statement(working, alias, options))?)
 }
 
 /// Makes sure that no transaction, reading or writing, of this process or another, is open on the working catalog: a
@@ -70,9 +74,15 @@ pub fn require_no_transaction(connection: &Connection, working: &Path) -> Result
 
 /// SQLite leaves write-ahead mode only when nobody else has the file in use, and harms nobody by being refused.
 fn look(connection: &Connection, working: &Path) -> Result<(), LakeError> {
-    let probe = connection.attach(&working.to_string_lossy(), "TYPE sqlite, JOURNAL_MODE 'DELETE', BUSY_TIMEOUT 20")?;
-    connection.query(&format!("SELECT max(snapshot_id) FROM {}.ducklake_snapshot", identifier(probe.name())))?;
+    let probe =
+        connection.attach(&working.to_string_lossy(), sql!("TYPE sqlite, JOURNAL_MODE 'DELETE', BUSY_TIMEOUT 20"))?;
+    connection.query(last_snapshot(probe.name()))?;
     Ok(probe.detach()?)
+}
+
+/// The number of the last snapshot in an attached catalog.
+fn last_snapshot(database: &str) -> Sql {
+    sql!("SELECT max(snapshot_id) FROM {database}.ducklake_snapshot", database = identifier(database))
 }
 
 /// The state that a working catalog is in.
@@ -99,9 +109,9 @@ pub fn latest_snapshot(connection: &Connection, working: &Path) -> Result<Option
         return refused(error);
     }
     // A scan of a table that is not there is an internal error of DuckDB, after which the database is unusable.
-    let known = connection.row(&format!(
-        "SELECT count(*) FROM {} WHERE name IN ('ducklake_snapshot', 'ducklake_metadata')",
-        scan(working, "sqlite_master")
+    let known = connection.row(sql!(
+        "SELECT count(*) FROM {master} WHERE name IN ('ducklake_snapshot', 'ducklake_metadata')",
+        master = scan(working, "sqlite_master")
     ));
     match known.and_then(|row| row.count(0)) {
         Ok(2) => {}
@@ -109,12 +119,12 @@ pub fn latest_snapshot(connection: &Connection, working: &Path) -> Result<Option
         Err(error) => return refused(error),
     }
     let rows = connection
-        .query(&format!(
-            "SELECT snapshot_id::BIGINT, schema_version::BIGINT, (SELECT max(value) FROM {} WHERE key = {}) \
-             FROM {} ORDER BY snapshot_id DESC LIMIT 1",
-            scan(working, "ducklake_metadata"),
-            literal(super::thaw::CHECKOUT_KEY),
-            scan(working, "ducklake_snapshot"),
+        .query(sql!(
+            "SELECT snapshot_id::BIGINT, schema_version::BIGINT, (SELECT max(value) FROM {metadata} WHERE key = {key}) \
+             FROM {snapshots} ORDER BY snapshot_id DESC LIMIT 1",
+            metadata = scan(working, "ducklake_metadata"),
+            key = literal(super::thaw::CHECKOUT_KEY),
+            snapshots = scan(working, "ducklake_snapshot"),
         ))
         .map_err(|error| LakeError::of_file(working, error))?;
     let latest = |row: &Row| {
@@ -135,8 +145,8 @@ fn roll_back_journal(connection: &Connection, working: &Path) -> Result<(), Engi
     if !std::fs::metadata(journal).is_ok_and(|meta| meta.len() > 0) {
         return Ok(());
     }
-    let attached = connection.attach(&working.to_string_lossy(), "TYPE sqlite, BUSY_TIMEOUT 5000")?;
-    match connection.query(&format!("SELECT max(snapshot_id) FROM {}.ducklake_snapshot", identifier(attached.name()))) {
+    let attached = connection.attach(&working.to_string_lossy(), sql!("TYPE sqlite, BUSY_TIMEOUT 5000"))?;
+    match connection.query(last_snapshot(attached.name())) {
         Err(error) if error.kind != EngineErrorKind::NotFound => return Err(error),
         _ => {}
     }
@@ -149,7 +159,7 @@ fn roll_back_journal(connection: &Connection, working: &Path) -> Result<(), Engi
 /// [`LakeError::OtherFormat`], or DuckDB's.
 pub fn require_format(connection: &Connection, working: &Path) -> Result<(), LakeError> {
     let metadata = scan(working, "ducklake_metadata");
-    let row = connection.row(&format!("SELECT max(value) FROM {metadata} WHERE key = 'version'"))?;
+    let row = connection.row(sql!("SELECT max(value) FROM {metadata} WHERE key = 'version'", metadata))?;
     let (written, read) = (row.optional_text(0)?.unwrap_or_default(), &template(connection)?.format);
     if written == read {
         return Ok(());
@@ -158,8 +168,8 @@ pub fn require_format(connection: &Connection, working: &Path) -> Result<(), Lak
 }
 
 /// SQL for the rows of a table in a SQLite file, read without attaching it: other connections list attached databases.
-fn scan(working: &Path, table: &str) -> String {
-    format!("sqlite_scan({}, {})", literal(&working.to_string_lossy()), literal(table))
+fn scan(working: &Path, table: &str) -> Sql {
+    sql!("sqlite_scan({file}, {table})", file = literal(&working.to_string_lossy()), table = literal(table))
 }
 
 /// Takes back DuckLake's plan to delete files that it has replaced (by merging them, say): versions may name them, and
@@ -169,11 +179,12 @@ fn scan(working: &Path, table: &str) -> String {
 /// DuckDB's.
 pub fn forget_scheduled_deletions(connection: &Connection, working: &Path) -> Result<(), LakeError> {
     let table = "ducklake_files_scheduled_for_deletion";
-    if connection.query(&format!("SELECT 1 FROM {} LIMIT 1", scan(working, table)))?.is_empty() {
+    if connection.query(sql!("SELECT 1 FROM {rows} LIMIT 1", rows = scan(working, table)))?.is_empty() {
         return Ok(());
     }
-    let attached = connection.attach(&working.to_string_lossy(), "TYPE sqlite, BUSY_TIMEOUT 5000")?;
-    connection.execute(&format!("DELETE FROM {}.{table}", identifier(attached.name())))?;
+    let attached = connection.attach(&working.to_string_lossy(), sql!("TYPE sqlite, BUSY_TIMEOUT 5000"))?;
+    let (database, table) = (identifier(attached.name()), Sql::constant(table));
+    connection.execute(sql!("DELETE FROM {database}.{table}", database, table))?;
     Ok(attached.detach()?)
 }
 
@@ -186,12 +197,11 @@ pub fn flush_inlined(connection: &Connection, working: &Path, data_path: &str) -
     if inlined(connection, working)?.is_empty() {
         return Ok(());
     }
-    let lake = connection.attach(&format!("ducklake:{}", working.to_string_lossy()), &options(data_path))?;
-    connection.execute(&format!("CALL ducklake_flush_inlined_data({})", literal(lake.name()))).map_err(|source| {
-        match source.kind {
-            EngineErrorKind::Other => LakeError::NotFlushed { path: working.to_owned(), source },
-            _ => source.into(),
-        }
+    let lake = connection.attach(&format!("ducklake:{}", working.to_string_lossy()), options(data_path))?;
+    let flush = sql!("CALL ducklake_flush_inlined_data({lake})", lake = literal(lake.name()));
+    connection.execute(flush).map_err(|source| match source.kind {
+        EngineErrorKind::Other => LakeError::NotFlushed { path: working.to_owned(), source },
+        _ => source.into(),
     })?;
     lake.detach()?;
     renew_schema_version(connection, working)?;
@@ -204,14 +214,15 @@ pub fn flush_inlined(connection: &Connection, working: &Path, data_path: &str) -
 /// Adds a snapshot that changes nothing but the version of the schema. Sessions that have the catalog attached know by
 /// that version which tables of inlined rows there are, and a flush drops some.
 fn renew_schema_version(connection: &Connection, working: &Path) -> Result<(), LakeError> {
-    let attached = connection.attach(&working.to_string_lossy(), "TYPE sqlite, BUSY_TIMEOUT 5000")?;
+    let attached = connection.attach(&working.to_string_lossy(), sql!("TYPE sqlite, BUSY_TIMEOUT 5000"))?;
     let (database, transaction) = (identifier(attached.name()), connection.begin()?);
-    connection.execute(&format!(
+    connection.execute(sql!(
         "INSERT INTO {database}.ducklake_snapshot (snapshot_id, snapshot_time, schema_version, next_catalog_id, next_file_id) \
          SELECT snapshot_id + 1, now()::VARCHAR, schema_version + 1, next_catalog_id, next_file_id \
          FROM {database}.ducklake_snapshot ORDER BY snapshot_id DESC LIMIT 1; \
          INSERT INTO {database}.ducklake_snapshot_changes (snapshot_id, changes_made) \
-         SELECT max(snapshot_id), '' FROM {database}.ducklake_snapshot"
+         SELECT max(snapshot_id), '' FROM {database}.ducklake_snapshot",
+        database
     ))?;
     transaction.commit()?;
     Ok(attached.detach()?)
@@ -222,30 +233,39 @@ fn renew_schema_version(connection: &Connection, working: &Path) -> Result<(), L
 /// # Errors
 /// DuckDB's.
 pub fn inlined(connection: &Connection, working: &Path) -> Result<Vec<String>, LakeError> {
-    let tables = connection.query(&format!(
-        "SELECT name FROM {} WHERE type = 'table' AND starts_with(name, 'ducklake_inlined_') \
+    let tables = connection.query(sql!(
+        "SELECT name FROM {master} WHERE type = 'table' AND starts_with(name, 'ducklake_inlined_') \
          AND name <> 'ducklake_inlined_data_tables' ORDER BY name",
-        scan(working, "sqlite_master")
+        master = scan(working, "sqlite_master")
     ))?;
-    let live =
-        |key: &str, table: &str| format!("SELECT {key} FROM {} WHERE end_snapshot IS NULL", scan(working, table));
+    let live = |key: &'static str, table: &str| {
+        let (key, rows) = (Sql::constant(key), scan(working, table));
+        sql!("SELECT {key} FROM {rows} WHERE end_snapshot IS NULL", key, rows)
+    };
     let mut inlined = Vec::new();
     for table in tables {
         // Rows of tables that were dropped, and deletions from files that were replaced, stay behind and are no rows.
         let name = table.text(0)?;
         let (number, counts) =
             match (name.strip_prefix("ducklake_inlined_data_"), name.strip_prefix("ducklake_inlined_delete_")) {
-                (Some(rest), _) => (rest.split('_').next().unwrap_or(rest), "end_snapshot IS NULL".to_owned()),
-                (_, Some(rest)) => (rest, format!("file_id IN ({})", live("data_file_id", "ducklake_data_file"))),
+                (Some(rest), _) => (rest.split('_').next().unwrap_or(rest), sql!("end_snapshot IS NULL")),
+                (_, Some(rest)) => {
+                    (rest, sql!("file_id IN ({live})", live = live("data_file_id", "ducklake_data_file")))
+                }
                 // Of a kind that is not known: better refused than lost.
-                (None, None) => ("", "true".to_owned()),
+                (None, None) => ("", sql!("true")),
             };
         let of_a_live_table = match number.parse::<i64>() {
-            Ok(number) => format!("{number} IN ({})", live("table_id", "ducklake_table")),
-            Err(_) => "true".to_owned(),
+            Ok(number) => sql!("{number} IN ({live})", number, live = live("table_id", "ducklake_table")),
+            Err(_) => sql!("true"),
         };
-        let rows = format!("SELECT 1 FROM {} WHERE {counts} AND {of_a_live_table} LIMIT 1", scan(working, name));
-        if !connection.query(&rows)?.is_empty() {
+        let rows = sql!(
+            "SELECT 1 FROM {rows} WHERE {counts} AND {of_a_live_table} LIMIT 1",
+            rows = scan(working, name),
+            counts,
+            of_a_live_table
+        );
+        if !connection.query(rows)?.is_empty() {
             inlined.push(name.to_owned());
         }
     }

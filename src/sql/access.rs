@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::place::expand;
 use super::{Code, Context, Error};
-use crate::engine::{Connection, literal};
+use crate::engine::{Connection, Sql, identifier, literal, sql};
 use crate::format::Sha256;
 use crate::lake;
 use crate::store::{self, OpenOptions, S3Options, S3Store, Store, StoreError};
@@ -111,23 +111,26 @@ impl Access {
                 if has_secret(connection, location, "s3")? {
                     return Ok(());
                 }
-                ("s3", s3_settings(&context.block_on(s3.session())??))
+                (sql!("s3"), s3_settings(&context.block_on(s3.session())??))
             }
             Way::Http(token) => {
                 lake::load_httpfs(connection)?;
                 match token {
                     Some(token) if !has_secret(connection, location, "http")? => {
-                        ("http", vec![format!("BEARER_TOKEN {}", literal(token))])
+                        (sql!("http"), vec![sql!("BEARER_TOKEN {token}", token = literal(token))])
                     }
                     _ => return Ok(()),
                 }
             }
         };
         let name = format!("{OURS}{}", Sha256::of(location.as_bytes()).to_string().get(..16).unwrap_or_default());
-        let settings: String = settings.iter().map(|setting| format!(", {setting}")).collect();
-        let scope = literal(&format!("{location}/"));
-        let made = connection
-            .execute(&format!("CREATE OR REPLACE TEMPORARY SECRET {name} (TYPE {kind}, SCOPE {scope}{settings})"));
+        let made = connection.execute(sql!(
+            "CREATE OR REPLACE TEMPORARY SECRET {name} (TYPE {kind}, SCOPE {scope}, {settings})",
+            name = identifier(&name),
+            kind,
+            scope = literal(&format!("{location}/")),
+            settings = Sql::join(settings, ", ")
+        ));
         // DuckDB's message could repeat the statement.
         made.map_err(|_| {
             Error::new(
@@ -139,16 +142,16 @@ impl Access {
     }
 }
 
-fn s3_settings(session: &store::S3Session) -> Vec<String> {
-    let mut settings = vec![format!("REGION {}", literal(&session.region))];
+fn s3_settings(session: &store::S3Session) -> Vec<Sql> {
+    let mut settings = vec![sql!("REGION {region}", region = literal(&session.region))];
     if let Some(keys) = &session.keys {
-        settings.push(format!("KEY_ID {}", literal(&keys.access_key_id)));
-        settings.push(format!("SECRET {}", literal(&keys.secret_access_key)));
-        settings.extend(keys.session_token.iter().map(|token| format!("SESSION_TOKEN {}", literal(token))));
+        settings.push(sql!("KEY_ID {id}", id = literal(&keys.access_key_id)));
+        settings.push(sql!("SECRET {secret}", secret = literal(&keys.secret_access_key)));
+        settings.extend(keys.session_token.iter().map(|token| sql!("SESSION_TOKEN {token}", token = literal(token))));
     }
-    settings.extend(session.endpoint.iter().map(|endpoint| format!("ENDPOINT {}", literal(endpoint))));
-    settings.push(format!("URL_STYLE '{}'", if session.path_style { "path" } else { "vhost" }));
-    settings.push(format!("USE_SSL {}", session.use_ssl));
+    settings.extend(session.endpoint.iter().map(|endpoint| sql!("ENDPOINT {endpoint}", endpoint = literal(endpoint))));
+    settings.push(if session.path_style { sql!("URL_STYLE 'path'") } else { sql!("URL_STYLE 'vhost'") });
+    settings.push(sql!("USE_SSL {use_ssl}", use_ssl = session.use_ssl));
     settings
 }
 
@@ -167,26 +170,30 @@ fn require_other_keys(context: &Context, s3: &S3Store) -> Result<(), Error> {
 
 /// The fields of the secret that DuckDB would use for a path; nothing when there is none or it may not be read.
 fn secret(connection: &Connection, location: &str, kind: &str) -> Option<BTreeMap<String, String>> {
-    let name = connection.query(&which_secret(location, kind)).ok()?.first()?.text(0).ok()?.to_owned();
+    let name = connection.query(which_secret(location, kind)).ok()?.first()?.text(0).ok()?.to_owned();
     // One of ours says only what was found before, and credentials end.
     if name.starts_with(OURS) {
         return None;
     }
-    let rows = connection.query(&format!(
-        "SELECT secret_string FROM duckdb_secrets(redact := false) WHERE name = {} LIMIT 1",
-        literal(&name)
+    let rows = connection.query(sql!(
+        "SELECT secret_string FROM duckdb_secrets(redact := false) WHERE name = {name} LIMIT 1",
+        name = literal(&name)
     ));
     Some(fields(rows.ok()?.first()?.text(0).ok()?))
 }
 
 fn has_secret(connection: &Connection, location: &str, kind: &str) -> Result<bool, Error> {
-    let found = connection.query(&which_secret(location, kind))?;
+    let found = connection.query(which_secret(location, kind))?;
     // Ours is made anew each time: credentials end.
     Ok(found.first().is_some_and(|row| row.text(0).is_ok_and(|name| !name.starts_with(OURS))))
 }
 
-fn which_secret(location: &str, kind: &str) -> String {
-    format!("SELECT name FROM which_secret({}, {})", literal(&format!("{location}/x")), literal(kind))
+fn which_secret(location: &str, kind: &str) -> Sql {
+    sql!(
+        "SELECT name FROM which_secret({path}, {kind})",
+        path = literal(&format!("{location}/x")),
+        kind = literal(kind)
+    )
 }
 
 /// Takes apart `name=a;type=s3;key_id=…`. A value may hold `;`, so that only a known name begins a field.

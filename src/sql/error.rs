@@ -323,6 +323,10 @@ impl From<LakeError> for Error {
             LakeError::ForeignFile { .. } => {
                 (Code::Exists, "choose another place with path := '…'; fdl replaces its own files only.")
             }
+            LakeError::UnknownLayout { .. } => (
+                Code::UnsupportedVersion,
+                "install a newer fdl, or use a DuckDB with an older ducklake; nothing was changed.",
+            ),
             LakeError::OtherFormat { .. } => (
                 Code::UnsupportedVersion,
                 "go on with the DuckDB that made the working copy (1.4 writes 0.3, 1.5 writes 1.0).",

@@ -326,3 +326,21 @@ def test_rows_that_ducklake_itself_cannot_write_out(repo, connect):
     assert "Hint: CALL ducklake_flush_inlined_data" in message
     connection.execute("CALL ducklake_flush_inlined_data('lake')")
     assert rows(connection, "CALL fdl_push('lake', message := 'two')")[0]["outcome"] == "pushed"
+
+
+# As the type of a column it would end the cast that the bounds of a column are compared by, and write a file.
+HOSTILE_TYPE = ("decimal(18,3)) IS NOT NULL), false)), true) AS known FROM fdl_columns c, (SELECT 1 AS data_file_id) d, "
+                "(SELECT 1 AS value_count, '1' AS min_value) f GROUP BY ALL; COPY (SELECT 42) TO 'touched'; --")
+
+
+@pytest.mark.parametrize("column_type", [HOSTILE_TYPE, "decimal(99,1)", "decimal(1,2)"])
+def test_the_type_of_a_column_is_no_sql(connect, repo, bare, column_type):
+    connection = connect()
+    connection.execute("CALL fdl_checkout('repo', path := 'x.sqlite', alias := 'x')")
+    connection.execute("CREATE TABLE x.odd AS SELECT 1::DECIMAL(18, 3) AS a; DETACH x")
+    with sqlite3.connect(bare / "x.sqlite") as database:
+        changed = database.execute("UPDATE ducklake_column SET column_type = ? WHERE column_type = 'decimal(18,3)'", [column_type])
+        assert changed.rowcount >= 1
+    database.close()
+    refused(connection, "CALL fdl_commit('x.sqlite', message := 'm')", ("FDL-CORRUPT", "FDL-DUCKDB"), "")
+    assert [path.name for path in bare.iterdir() if path.name.lower() == "touched"] == []

@@ -267,7 +267,7 @@ fn require_clean(
     let file = copy.file().to_string_lossy().into_owned();
     let dirty = |what: String| {
         let error = Error::from(LakeError::Dirty { path: copy.file().to_owned(), what });
-        let file = literal(&file);
+        let file = literal(&file).to_text();
         error.with_hint(format!(
             "to go on with it, run what SELECT attach_sql FROM fdl_status({file}) gives; CALL fdl_push({file}, message := '…') \
              publishes it, with ref := '<new branch>' beside the branch; force := true throws it away."

@@ -32,7 +32,7 @@ use std::path::Path;
 use chrono::TimeDelta;
 
 use super::{Arguments, Column, ColumnType, Command, Context, Error, Named, ParameterType};
-use crate::engine::literal;
+use crate::engine::{literal, sql};
 use crate::format::{DataDir, Files};
 use crate::lake::{self, LakeError};
 
@@ -95,7 +95,7 @@ fn duration(context: &Context, arguments: &Arguments, name: &str) -> Result<Opti
     let Some(text) = arguments.interval(name) else {
         return Ok(None);
     };
-    let row = context.connection()?.row(&format!("SELECT epoch_us(CAST({} AS INTERVAL))", literal(text)))?;
+    let row = context.connection()?.row(sql!("SELECT epoch_us(CAST({text} AS INTERVAL))", text = literal(text)))?;
     match row.integer(0)? {
         micros if micros >= 0 => Ok(Some(TimeDelta::microseconds(micros))),
         _ => Err(Error::bad_argument(format!("{name} is {text}; it cannot be negative"))),

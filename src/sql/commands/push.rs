@@ -177,15 +177,18 @@ fn explain_conflict(error: Error, checkout: &Checkout, alias: Option<&str>, file
     if error.code != Code::Conflict {
         return error;
     }
-    let file = literal(&file.to_string_lossy());
+    let file = literal(&file.to_string_lossy()).to_text();
     let (alias, lake) = match alias {
-        Some(alias) => (format!("alias := {}, ", literal(alias)), literal(alias)),
+        Some(alias) => {
+            let alias = literal(alias).to_text();
+            (format!("alias := {alias}, "), alias)
+        }
         None => (String::new(), file.clone()),
     };
     error.with_hint(format!(
         "CALL fdl_checkout({}, {alias}path := {file}, force := true) and apply your change again; until then \
          CALL fdl_push({lake}, ref := '<new branch>') publishes it beside.",
-        literal(&checkout.repository),
+        literal(&checkout.repository).to_text(),
     ))
 }
 

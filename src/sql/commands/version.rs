@@ -1,5 +1,6 @@
 //! `fdl_version()`: what is running.
 
+use crate::engine::sql;
 use crate::sql::{Arguments, Column, ColumnType, Command, Context, Error, Output, Value};
 
 pub(super) const COMMAND: Command = Command {
@@ -17,10 +18,10 @@ pub(super) const COMMAND: Command = Command {
 
 /// The version of ducklake is NULL while that extension is not loaded.
 fn run(context: &Context, _: &Arguments) -> Result<Output, Error> {
-    let row = context.connection()?.row(
+    let row = context.connection()?.row(sql!(
         "SELECT version(), (SELECT max(extension_version) FROM duckdb_extensions() \
-         WHERE extension_name = 'ducklake' AND loaded), (SELECT platform FROM pragma_platform())",
-    )?;
+         WHERE extension_name = 'ducklake' AND loaded), (SELECT platform FROM pragma_platform())"
+    ))?;
     Ok(Output::row([
         Value::from(env!("CARGO_PKG_VERSION")),
         Value::from(row.text(0)?),
