@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "the C API of DuckDB")]
 
 use std::borrow::Borrow;
-use std::cell::RefCell;
+use std::cell::{Cell as Flag, RefCell};
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
 use std::ptr;
@@ -12,6 +12,17 @@ use libduckdb_sys as ffi;
 
 use super::rows::{Cell, Row, Rows};
 use super::{EngineError, Sql, identifier, literal, sql};
+
+thread_local! {
+    /// Whether this thread runs a statement of ours.
+    static RUNS: Flag<bool> = const { Flag::new(false) };
+}
+
+/// Whether this thread runs a statement of ours. DuckDB binds the functions of a statement on the thread that runs it, so a function
+/// that finds this true was brought in by what the statement reads.
+pub fn runs_a_statement() -> bool {
+    RUNS.get()
+}
 
 /// A connection of ours to the user's database. It has settings, search path and transaction of its own.
 #[derive(Debug)]
@@ -53,8 +64,10 @@ impl Connection {
     fn run(&self, sql: &Sql) -> Result<QueryResult, EngineError> {
         let text = CString::new(sql.as_str()).map_err(|_| EngineError::unexpected("a NUL byte in a statement"))?;
         let mut result = QueryResult::empty();
+        let outer = RUNS.replace(true);
         // SAFETY: the connection is open, the text ends in NUL, and `result` is destroyed by its Drop.
         let state = unsafe { ffi::duckdb_query(self.raw, text.as_ptr(), &raw mut result.raw) };
+        RUNS.set(outer);
         match state == ffi::DuckDBSuccess {
             true => Ok(result),
             false => Err(EngineError::from_message(&result.error())),
@@ -120,6 +133,11 @@ impl Connection {
         Ok(Attached { connection: self, name })
     }
 
+    /// What interrupts a statement of this connection from another thread.
+    pub(super) fn interrupter(&self) -> Interrupter {
+        Interrupter(self.raw)
+    }
+
     fn detach(&self, name: &str) -> Result<(), EngineError> {
         self.execute(sql!("DETACH DATABASE IF EXISTS {name}", name = identifier(name)))?;
         self.attached.borrow_mut().remove(name);
@@ -139,6 +157,22 @@ impl Connection {
             // What cannot be detached is tried again after the next command; its name is never used again.
             let _ = self.detach(&name);
         }
+    }
+}
+
+/// Interrupts the statement that a connection runs.
+#[derive(Debug)]
+pub(super) struct Interrupter(ffi::duckdb_connection);
+
+// SAFETY: DuckDB lets a connection be interrupted from any thread.
+unsafe impl Send for Interrupter {}
+
+impl Interrupter {
+    /// # Safety
+    /// The connection is open.
+    pub(super) unsafe fn interrupt(&self) {
+        // SAFETY: by the contract of this function.
+        unsafe { ffi::duckdb_interrupt(self.0) };
     }
 }
 

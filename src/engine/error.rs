@@ -13,6 +13,10 @@ pub enum EngineErrorKind {
     Permission,
     /// Every connection of the user was closed, and ours were let go with them.
     Closed,
+    /// Other calls hold all connections.
+    Busy,
+    /// A private instance has used up the time or the memory that it was given.
+    Limit,
     /// Anything else.
     Other,
 }
@@ -52,6 +56,12 @@ impl EngineError {
             kind: EngineErrorKind::Closed,
             message: "every connection to this database had been closed, so fdl let go of it".to_owned(),
         }
+    }
+
+    /// Other calls hold all connections, each described as `fdl_push for 75 s`.
+    pub(super) fn busy(held: &[String]) -> Self {
+        let message = format!("other calls hold all connections of fdl to this database: {}", held.join(", "));
+        Self { kind: EngineErrorKind::Busy, message }
     }
 
     /// A result that is not what the statement was written to give.

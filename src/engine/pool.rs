@@ -11,7 +11,7 @@
 use std::ops::Deref;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libduckdb_sys as ffi;
 
@@ -19,6 +19,9 @@ use super::{Connection, EngineError, identifier, sql};
 
 /// How many commands can run at the same time on one database; a further one waits for its turn.
 const CONNECTIONS: usize = 4;
+
+/// How long a command waits for a connection, unless `FDL_WAIT` gives another number of seconds.
+const WAIT: Duration = Duration::from_secs(60);
 
 /// How often the thread looks whether the user has closed the database.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -44,10 +47,19 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     idle: Vec<Connection>,
+    /// Who has the others, and since when.
+    lent: Vec<Loan>,
     /// The process ends.
     closing: bool,
     /// The connections were dropped.
     closed: bool,
+}
+
+/// A connection on loan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Loan {
+    to: &'static str,
+    since: Instant,
 }
 
 static OPEN: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
@@ -67,7 +79,7 @@ impl Engine {
             // SAFETY: by the contract of this function.
             idle.push(unsafe { Connection::open(database) }?);
         }
-        let state = Mutex::new(State { idle, closing: false, closed: false });
+        let state = Mutex::new(State { idle, lent: Vec::new(), closing: false, closed: false });
         let shared = Arc::new(Shared { state, changed: Condvar::new(), process: std::process::id() });
         let watched = Arc::clone(&shared);
         thread::Builder::new()
@@ -93,22 +105,43 @@ impl Engine {
         self.shared.changed.notify_all();
     }
 
-    /// Lends a connection; waits while all are in use.
+    /// Whether this process was forked off the one that opened the engine: it has none of its threads, and a lock that was held
+    /// at that moment is held for ever.
+    pub fn is_forked(&self) -> bool {
+        std::process::id() != self.shared.process
+    }
+
+    /// Lends a connection to the function of this name; waits while all are in use.
     ///
     /// # Errors
-    /// [`super::EngineErrorKind::Closed`] after the user's last connection was closed.
-    pub fn connection(&self) -> Result<Lease<'_>, EngineError> {
+    /// [`super::EngineErrorKind::Closed`] after the user's last connection was closed; [`super::EngineErrorKind::Busy`], which names who
+    /// has the connections, when none comes back in a minute.
+    pub fn connection(&self, to: &'static str) -> Result<Lease<'_>, EngineError> {
+        let until = Instant::now() + longest_wait();
         let mut state = self.shared.lock();
         loop {
             if state.closing || state.closed {
                 return Err(EngineError::closed());
             }
             if let Some(connection) = state.idle.pop() {
-                return Ok(Lease { shared: &self.shared, connection: Some(connection) });
+                let loan = Loan { to, since: Instant::now() };
+                state.lent.push(loan);
+                return Ok(Lease { shared: &self.shared, connection: Some(connection), loan });
             }
-            state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let held = |loan: &Loan| format!("{} for {} s", loan.to, loan.since.elapsed().as_secs());
+                return Err(EngineError::busy(&state.lent.iter().map(held).collect::<Vec<_>>()));
+            }
+            let waited = self.shared.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
+}
+
+fn longest_wait() -> Duration {
+    let given = std::env::var("FDL_WAIT").ok().and_then(|seconds| seconds.parse().ok());
+    given.map_or(WAIT, Duration::from_secs)
 }
 
 impl Shared {
@@ -184,6 +217,7 @@ extern "C" fn close_all() {
 pub struct Lease<'a> {
     shared: &'a Shared,
     connection: Option<Connection>,
+    loan: Loan,
 }
 
 impl Deref for Lease<'_> {
@@ -203,6 +237,9 @@ impl Drop for Lease<'_> {
             connection.reset();
         }
         let mut state = self.shared.lock();
+        if let Some(at) = state.lent.iter().position(|loan| *loan == self.loan) {
+            state.lent.swap_remove(at);
+        }
         if !state.closed {
             state.idle.extend(connection);
         }

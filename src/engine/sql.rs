@@ -110,6 +110,11 @@ impl Sql {
         Self(Cow::Owned(text))
     }
 
+    /// A text that somebody else wrote, for [`super::Private::run_foreign`] alone.
+    pub(super) fn foreign(text: &str) -> Self {
+        Self(Cow::Owned(text.to_owned()))
+    }
+
     /// What DuckDB is given.
     pub(super) fn as_str(&self) -> &str {
         &self.0

@@ -28,6 +28,18 @@ pub struct Schema {
     /// Its tables and views.
     #[serde(default)]
     pub tables: Vec<Table>,
+    /// Its macros.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub macros: Vec<Macro>,
+}
+
+/// A macro.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Macro {
+    /// Its name.
+    pub name: String,
+    /// Its parameters and its SQL: `(a, b) AS a + b`.
+    pub sql: String,
 }
 
 /// A table or a view.

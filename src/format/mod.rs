@@ -24,7 +24,7 @@ mod version_id;
 
 pub use allowed_signers::{AllowedSigners, Standing};
 pub use data_path::DataDir;
-pub use dataset::{Column, Dataset, Schema, Table, TableKind, Totals};
+pub use dataset::{Column, Dataset, Macro, Schema, Table, TableKind, Totals};
 pub use error::FormatError;
 pub use expired::{Expired, Reason};
 pub use files::{DataFile, DeleteFile, Files, StoredFile, TableFiles};

@@ -3,10 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use super::definition::read_contents;
-use super::{LakeError, describe};
+use super::LakeError;
 use crate::engine::{Connection, Sql, identifier, literal, sql};
-use crate::format::{DataDir, Files, layout};
+use crate::format::layout;
 
 /// The statement that attaches a version from plain DuckDB with ducklake. The reader gives the data path itself: the one
 /// in the catalog says where the writer published (docs/format.md section 10).
@@ -57,17 +56,6 @@ pub fn require_no_wal(frozen: &Path) -> Result<(), LakeError> {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(()),
         Err(source) => Err(LakeError::io("read", &path, source)),
     }
-}
-
-/// The data files that a catalog names, each checked to lie under the data folder: a catalog from elsewhere must not
-/// make DuckDB read anything else.
-///
-/// # Errors
-/// [`LakeError::Format`] for a path that leaves the data folder, [`LakeError::Corrupt`] or DuckDB's for a file that is
-/// no catalog.
-pub fn check_catalog(connection: &Connection, catalog: &Path, data_dir: &DataDir) -> Result<Files, LakeError> {
-    let contents = read_contents(connection, catalog)?;
-    describe::files_of(&contents, data_dir)
 }
 
 /// Makes DuckDB read files from where they are: it keeps what it has read of a file in memory while size and time of the

@@ -101,7 +101,7 @@ pub fn commit(
         fs::remove_file(&catalog).map_err(|source| LakeError::io("remove", &catalog, source))?;
         frozen = Frozen::make(connection, copy, checkout, &catalog, options)?;
     }
-    let description = describe(connection, &catalog, &frozen.contents, &checkout.data_dir)?;
+    let description = describe(&frozen.contents, &checkout.data_dir)?;
     let mut commit = Commit {
         version: parent,
         parent,
@@ -113,6 +113,7 @@ pub fn commit(
             .cloned()
             .chain(warning.clone())
             .chain(left_by_dbt(&frozen.contents))
+            .chain(unbound_views(&frozen.contents, &description))
             .chain(views_bound_to_an_alias(connection, &frozen.contents, parent_catalog.as_deref())?)
             .collect(),
         description,
@@ -318,6 +319,18 @@ fn views_bound_to_an_alias(
             bound.join(", ")
         )
     }))
+}
+
+/// Views that name what is not in the version: a temporary table, another database, a file. Before DuckLake 1.0 every view names the
+/// alias of its catalog, which is told otherwise.
+fn unbound_views(contents: &Contents, description: &Description) -> Option<String> {
+    if description.unbound.is_empty() || contents.ducklake.starts_with("0.") {
+        return None;
+    }
+    Some(format!(
+        "views that name what is not in the version, so that readers may not be able to use them: {}",
+        description.unbound.join(", ")
+    ))
 }
 
 /// dbt builds a table under another name and swaps it in; such a name in a version is a run that did not end well.

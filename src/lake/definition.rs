@@ -17,8 +17,8 @@ pub struct Contents {
     pub ducklake: String,
     /// The schemas.
     pub schemas: Vec<Schema>,
-    /// Macros by schema and name, with their whole definition as text.
-    pub macros: BTreeMap<(String, String), String>,
+    /// Macros by schema and name.
+    pub macros: BTreeMap<(String, String), Macro>,
     /// Options that the user set for the whole catalog.
     pub options: BTreeMap<String, String>,
     /// Files that the current snapshot does not read.
@@ -86,8 +86,57 @@ pub struct Column {
     pub nullable: bool,
     /// Its comment.
     pub comment: Option<String>,
-    /// Its default, as the catalog writes it.
-    pub default: Option<String>,
+    /// Its default.
+    pub default: Option<ColumnDefault>,
+}
+
+/// What a column holds where an insert gives no value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ColumnDefault {
+    /// The value or the expression, as the catalog writes it.
+    pub text: String,
+    /// Whether it is an expression, which runs at each insert.
+    pub is_expression: bool,
+}
+
+/// A macro.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Macro {
+    /// One for each list of parameters.
+    pub implementations: Vec<MacroImplementation>,
+}
+
+/// What a macro does for one list of parameters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MacroImplementation {
+    /// `scalar` or `table`.
+    pub kind: String,
+    /// The dialect of its SQL.
+    pub dialect: String,
+    /// Its SQL. `{DUCKLAKE_CATALOG}` stands for the alias that the catalog is attached under.
+    pub sql: String,
+    /// Its parameters.
+    pub parameters: Vec<MacroParameter>,
+}
+
+/// A parameter of a macro.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MacroParameter {
+    /// Its name.
+    pub name: String,
+    /// Its type; `unknown` where any is taken.
+    pub data_type: String,
+    /// Its default.
+    pub default: Option<MacroDefault>,
+}
+
+/// The default of a macro's parameter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MacroDefault {
+    /// The value, as the catalog writes it.
+    pub text: String,
+    /// Its type, by DuckLake's name.
+    pub data_type: String,
 }
 
 /// A view.
@@ -150,7 +199,8 @@ impl Contents {
     }
 }
 
-/// Reads a frozen catalog.
+/// Reads a frozen catalog that fdl has made: at a commit, or of the rows of one that came from a repository
+/// ([`super::Foreign::rewrite`]).
 ///
 /// # Errors
 /// [`LakeError::Corrupt`] for a file that is no DuckLake catalog, those of [`require_no_wal`], or DuckDB's.
@@ -172,13 +222,27 @@ pub fn read_contents(connection: &Connection, frozen: &Path) -> Result<Contents,
     Ok(contents)
 }
 
-struct Reader<'a> {
+pub(super) struct Reader<'a> {
     connection: &'a Connection,
     database: Identifier,
     tables: Tables,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    /// For a catalog in a private instance, where nothing else is attached that a look at all tables could disturb.
+    pub(super) fn private(connection: &'a Connection, database: &str) -> Result<Self, LakeError> {
+        let columns = connection.query(sql!(
+            "SELECT table_name, column_name FROM duckdb_columns() WHERE database_name = {database} AND NOT internal \
+             ORDER BY table_name, column_index",
+            database = literal(database)
+        ))?;
+        let mut tables = Tables::new();
+        for column in columns {
+            tables.entry(column.text(0)?.to_owned()).or_default().push(column.text(1)?.to_owned());
+        }
+        Ok(Self { connection, database: identifier(database), tables })
+    }
+
     fn rows(&self, template: &'static str) -> Result<Vec<Row>, LakeError> {
         Ok(self.connection.query(Sql::template(template, &[("db", &self.main())]))?)
     }
@@ -192,7 +256,7 @@ impl Reader<'_> {
         self.tables.get(table).is_some_and(|columns| columns.iter().any(|name| name == column))
     }
 
-    fn contents(&self) -> Result<Contents, LakeError> {
+    pub(super) fn contents(&self) -> Result<Contents, LakeError> {
         let mut contents = Contents {
             ducklake: self.format()?,
             macros: self.macros()?,
@@ -260,19 +324,19 @@ impl Reader<'_> {
     }
 
     fn columns(&self) -> Result<BTreeMap<i64, Vec<Column>>, LakeError> {
-        // Before 1.0 every default is a value, so only an expression is marked.
-        let default_type = match self.has("ducklake_column", "default_value_type") {
-            true => sql!("CASE c.default_value_type WHEN 'expression' THEN 'expression' END"),
-            false => sql!("NULL"),
+        // Before 1.0 every default is a value.
+        let is_expression = if self.has("ducklake_column", "default_value_type") {
+            sql!("coalesce(c.default_value_type = 'expression', false)")
+        } else {
+            sql!("false")
         };
         let rows = self.connection.query(sql!(
             "SELECT c.table_id::BIGINT, c.column_id::BIGINT, c.parent_column::BIGINT, c.column_name, c.column_type, \
-             c.nulls_allowed, g.value, CASE WHEN c.default_value <> 'NULL' THEN concat_ws(' ', {default_type}, \
-             c.default_value) END \
+             c.nulls_allowed, g.value, CASE WHEN c.default_value <> 'NULL' THEN c.default_value END, {is_expression} \
              FROM {db}.ducklake_column c LEFT JOIN {db}.ducklake_column_tag g ON g.table_id = c.table_id \
              AND g.column_id = c.column_id AND g.key = 'comment' AND g.end_snapshot IS NULL \
              WHERE c.end_snapshot IS NULL ORDER BY c.table_id, c.column_order, c.column_id",
-            default_type,
+            is_expression,
             db = self.main()
         ))?;
         let mut children: BTreeMap<(i64, Option<i64>), Vec<&Row>> = BTreeMap::new();
@@ -285,12 +349,13 @@ impl Reader<'_> {
                 continue;
             }
             for row in rows {
+                let is_expression = row.boolean(8)?;
                 columns.entry(*table).or_default().push(Column {
                     name: row.text(3)?.to_owned(),
                     data_type: data_type(row, &children, 0)?,
                     nullable: row.boolean(5)?,
                     comment: row.optional_text(6)?.map(str::to_owned),
-                    default: row.optional_text(7)?.map(str::to_owned),
+                    default: row.optional_text(7)?.map(|text| ColumnDefault { text: text.to_owned(), is_expression }),
                 });
             }
         }
@@ -401,21 +466,40 @@ impl Reader<'_> {
         Ok(views)
     }
 
-    fn macros(&self) -> Result<BTreeMap<(String, String), String>, LakeError> {
+    fn macros(&self) -> Result<BTreeMap<(String, String), Macro>, LakeError> {
         if !self.tables.contains_key("ducklake_macro") {
             return Ok(BTreeMap::new());
         }
-        let rows = self.rows(
-            "SELECT s.schema_name, m.macro_name, string_agg(concat_ws(' ', i.type, i.dialect, \
-             (SELECT string_agg(concat_ws(' ', p.parameter_name, p.parameter_type, p.default_value), ', ' \
-             ORDER BY p.column_id) FROM {db}.ducklake_macro_parameters p WHERE p.macro_id = i.macro_id \
-             AND p.impl_id = i.impl_id), i.sql), '; ' ORDER BY i.impl_id) \
+        let mut parameters: BTreeMap<(i64, i64), Vec<MacroParameter>> = BTreeMap::new();
+        for row in self.rows(
+            "SELECT macro_id::BIGINT, impl_id::BIGINT, parameter_name, parameter_type, default_value, default_value_type \
+             FROM {db}.ducklake_macro_parameters ORDER BY macro_id, impl_id, column_id",
+        )? {
+            let default = row.optional_text(4)?.map(|text| MacroDefault {
+                text: text.to_owned(),
+                data_type: row.optional_text(5).ok().flatten().unwrap_or("unknown").to_owned(),
+            });
+            let (name, data_type) = (row.text(2)?.to_owned(), row.optional_text(3)?.unwrap_or("unknown").to_owned());
+            let key = (row.integer(0)?, row.integer(1)?);
+            parameters.entry(key).or_default().push(MacroParameter { name, data_type, default });
+        }
+        let mut macros: BTreeMap<(String, String), Macro> = BTreeMap::new();
+        for row in self.rows(
+            "SELECT s.schema_name, m.macro_name, i.macro_id::BIGINT, i.impl_id::BIGINT, i.type, i.dialect, i.sql \
              FROM {db}.ducklake_macro m JOIN {db}.ducklake_schema s ON s.schema_id = m.schema_id AND s.end_snapshot IS NULL \
-             JOIN {db}.ducklake_macro_impl i ON i.macro_id = m.macro_id WHERE m.end_snapshot IS NULL GROUP BY ALL",
-        )?;
-        rows.iter()
-            .map(|row| Ok(((row.text(0)?.to_owned(), row.text(1)?.to_owned()), row.text(2)?.to_owned())))
-            .collect()
+             JOIN {db}.ducklake_macro_impl i ON i.macro_id = m.macro_id WHERE m.end_snapshot IS NULL \
+             ORDER BY m.macro_id, i.impl_id",
+        )? {
+            let text = |at| Ok::<_, LakeError>(row.optional_text(at)?.unwrap_or_default().to_owned());
+            let implementation = MacroImplementation {
+                kind: text(4)?,
+                dialect: text(5)?,
+                sql: text(6)?,
+                parameters: parameters.remove(&(row.integer(2)?, row.integer(3)?)).unwrap_or_default(),
+            };
+            macros.entry((text(0)?, text(1)?)).or_default().implementations.push(implementation);
+        }
+        Ok(macros)
     }
 }
 

@@ -1,11 +1,8 @@
 //! dataset.json and files.json, made from a frozen catalog alone (docs/format.md sections 4 and 5).
 
-use std::path::Path;
-
 use super::LakeError;
-use super::attach::read_only;
-use super::definition::{Contents, DataFile, StoredRows, Table, View, read_contents};
-use crate::engine::{Connection, qualified, sql};
+use super::definition::{Contents, DataFile, Macro, StoredRows, Table};
+use super::view_columns::view_columns;
 use crate::format::{self, DataDir, Dataset, DeleteFile, FormatError, TableFiles, TableKind};
 
 /// What a version holds.
@@ -15,23 +12,25 @@ pub struct Description {
     pub dataset: Dataset,
     /// For files.json.
     pub files: format::Files,
+    /// The views, with their schemas, whose columns the version alone does not tell.
+    pub unbound: Vec<String>,
 }
 
-/// Describes the contents of the frozen catalog `frozen`.
+/// Describes what a catalog holds.
 ///
 /// # Errors
 /// [`LakeError::Format`] for a data file that does not lie under `data_dir`, or DuckDB's.
-pub fn describe(
-    connection: &Connection,
-    frozen: &Path,
-    contents: &Contents,
-    data_dir: &DataDir,
-) -> Result<Description, LakeError> {
-    let view_columns = ViewColumns { connection, frozen };
-    let mut schemas = Vec::new();
+pub fn describe(contents: &Contents, data_dir: &DataDir) -> Result<Description, LakeError> {
+    let mut view_columns = view_columns(contents)?;
+    let (mut schemas, mut unbound) = (Vec::new(), Vec::new());
     for schema in &contents.schemas {
         let mut tables: Vec<format::Table> = schema.tables.iter().map(describe_table).collect();
-        for (view, columns) in schema.views.iter().zip(view_columns.of(&schema.name, &schema.views)?) {
+        for view in &schema.views {
+            // A view that does not bind has no columns, and is still part of the version.
+            let columns = view_columns.remove(&(schema.name.clone(), view.name.clone())).flatten().unwrap_or_else(|| {
+                unbound.push(format!("{}.{}", schema.name, view.name));
+                Vec::new()
+            });
             tables.push(format::Table {
                 name: view.name.clone(),
                 comment: view.comment.clone(),
@@ -45,17 +44,30 @@ pub fn describe(
                 sql: Some(view.sql.clone()),
             });
         }
-        schemas.push(format::Schema { name: schema.name.clone(), comment: schema.comment.clone(), tables });
+        let macros = contents.macros.iter().filter(|((of, _), _)| *of == schema.name);
+        let macros = macros.map(|((_, name), definition)| format::Macro { name: name.clone(), sql: signature(definition) });
+        schemas.push(format::Schema {
+            name: schema.name.clone(),
+            comment: schema.comment.clone(),
+            tables,
+            macros: macros.collect(),
+        });
     }
-    Ok(Description { dataset: Dataset::new(schemas), files: files_of(contents, data_dir)? })
+    Ok(Description { dataset: Dataset::new(schemas), files: files_of(contents, data_dir)?, unbound })
 }
 
-/// Reads and describes a frozen catalog.
-///
-/// # Errors
-/// Those of [`describe`].
-pub fn describe_catalog(connection: &Connection, frozen: &Path, data_dir: &DataDir) -> Result<Description, LakeError> {
-    describe(connection, frozen, &read_contents(connection, frozen)?, data_dir)
+/// A macro as `CREATE MACRO` takes it, behind its name.
+fn signature(definition: &Macro) -> String {
+    let implementations: Vec<String> = definition
+        .implementations
+        .iter()
+        .map(|implementation| {
+            let names = implementation.parameters.iter().map(|parameter| parameter.name.as_str());
+            let table = if implementation.kind == "table" { "TABLE " } else { "" };
+            format!("({}) AS {table}{}", names.collect::<Vec<_>>().join(", "), implementation.sql)
+        })
+        .collect();
+    implementations.join(", ")
 }
 
 fn describe_table(table: &Table) -> format::Table {
@@ -81,7 +93,10 @@ fn describe_table(table: &Table) -> format::Table {
 }
 
 /// The data files of each table, those that only older snapshots read included.
-pub(super) fn files_of(contents: &Contents, data_dir: &DataDir) -> Result<format::Files, LakeError> {
+///
+/// # Errors
+/// [`LakeError::Format`] for one that does not lie under `data_dir`.
+pub fn files_of(contents: &Contents, data_dir: &DataDir) -> Result<format::Files, LakeError> {
     let mut tables = Vec::new();
     for (schema, table) in contents.tables() {
         let files = list(&table.files, data_dir)?;
@@ -113,43 +128,4 @@ fn list(files: &[DataFile], data_dir: &DataDir) -> Result<Vec<format::DataFile>,
             })
         })
         .collect()
-}
-
-/// A catalog does not hold the columns of a view; DuckDB finds them by binding its query.
-struct ViewColumns<'a> {
-    connection: &'a Connection,
-    frozen: &'a Path,
-}
-
-impl ViewColumns<'_> {
-    fn of(&self, schema: &str, views: &[View]) -> Result<Vec<Vec<format::Column>>, LakeError> {
-        if views.is_empty() {
-            return Ok(Vec::new());
-        }
-        let lake = self.connection.attach(
-            &format!("ducklake:{}", self.frozen.to_string_lossy()),
-            // No data is read.
-            read_only("./"),
-        )?;
-        let mut columns = Vec::with_capacity(views.len());
-        for view in views {
-            let name = qualified(&[lake.name(), schema, &view.name]);
-            // A view of something that is no longer there has no columns, and is still part of the version.
-            let rows = self
-                .connection
-                .query(sql!("SELECT column_name, column_type, \"null\" <> 'NO' FROM (DESCRIBE {name})", name))
-                .unwrap_or_default();
-            let column = |row: &crate::engine::Row| {
-                Ok::<_, LakeError>(format::Column {
-                    name: row.text(0)?.to_owned(),
-                    data_type: row.text(1)?.to_owned(),
-                    nullable: row.boolean(2)?,
-                    comment: None,
-                })
-            };
-            columns.push(rows.iter().map(column).collect::<Result<Vec<_>, _>>()?);
-        }
-        lake.detach()?;
-        Ok(columns)
-    }
 }

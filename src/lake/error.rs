@@ -84,6 +84,22 @@ pub enum LakeError {
         /// What is wrong with it.
         why: String,
     },
+    /// A catalog from a repository that holds anything but what DuckLake writes, or that cannot be read.
+    #[error("{object} is damaged: {why}")]
+    BadCatalog {
+        /// The catalog, for people.
+        object: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A catalog from a repository in a DuckLake format whose tables fdl does not know, and so cannot check.
+    #[error("{object} is in DuckLake format {format:?}, which this fdl does not know")]
+    StrangeFormat {
+        /// The catalog, for people.
+        object: String,
+        /// Its format.
+        format: String,
+    },
     /// A write-ahead log beside a frozen catalog.
     #[error("{} lies beside a catalog, and DuckDB would read the catalog with the changes in it", path.display())]
     WriteAheadLog {

@@ -11,6 +11,7 @@ mod definition;
 mod describe;
 mod error;
 mod extensions;
+mod foreign;
 mod freeze;
 mod layouts;
 mod locate;
@@ -26,18 +27,20 @@ mod template;
 mod thaw;
 mod translate;
 mod types;
+mod view_columns;
 mod working;
 mod working_copy;
 
 pub use attach::{
-    attach_version, attach_version_sql, check_catalog, count_rows, forget_files, require_no_wal, try_version,
+    attach_version, attach_version_sql, count_rows, forget_files, require_no_wal, try_version,
 };
 pub use commit::{Commit, CommitRequest, commit};
 pub use compare::{Change, Comparison, ReadRows, Side, TableChange, compare};
-pub use definition::read_contents;
-pub use describe::{Description, describe_catalog};
+pub use definition::{Contents, read_contents};
+pub use describe::{Description, describe, files_of};
 pub use error::LakeError;
 pub use extensions::{load_extensions, load_httpfs};
+pub use foreign::Foreign;
 pub use freeze::session_format;
 pub use locate::{Database, find_database, free_alias, require_free_alias};
 pub use narrow::RowSource;

@@ -41,6 +41,12 @@ pub(super) fn of_ducklake(name: &str) -> Option<SqlType> {
     known.or_else(|| decimal(name, "decimal("))
 }
 
+/// Whether DuckLake has a type of this name, scalar or not.
+pub(super) fn is_known(name: &str) -> bool {
+    const OTHERS: [&str; 7] = ["struct", "list", "map", "decimal", "time_ns", "timestamptz_ns", "unknown"];
+    OTHERS.contains(&name) || of_ducklake(name).is_some()
+}
+
 /// The scalar type that DuckDB calls `name`, to the letter; nothing for any other text.
 pub(super) fn of_duckdb(name: &str) -> Option<SqlType> {
     let known = DUCKLAKE.iter().map(|(_, sql_type)| *sql_type).find(|sql_type| sql_type.name() == name);

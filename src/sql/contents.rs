@@ -1,10 +1,9 @@
 //! Reading dataset.json or files.json of a version, or the catalog where that file is missing or is not the record's.
 
 use crate::format::{DataDir, Dataset, Files, FormatError, Record, layout};
-use crate::lake::{self, Description, LakeError};
+use crate::lake::{self, Description, Foreign, LakeError};
 use crate::repo::{self, Repository};
 
-use super::formats::SessionReader;
 use super::place::Place;
 use super::{Arguments, Context, Error};
 
@@ -67,11 +66,11 @@ pub(super) fn read<T: VersionFile>(context: &Context, place: &Place, arguments: 
     if let Some(stored) = T::stored(context, &repository, &opened.record)? {
         return Ok(stored);
     }
+    // Any catalog of the version tells; the main one is always there.
     let folder =
         tempfile::tempdir().map_err(|source| LakeError::Io { action: "create", path: std::env::temp_dir(), source })?;
-    let catalog = folder.path().join(layout::CATALOG);
-    let connection = context.connection()?;
-    SessionReader::of(&connection)?.download(context, &repository, &resolved, &catalog)?;
-    let description = lake::describe_catalog(&connection, &catalog, &repository.settings().data_dir)?;
-    Ok(T::described(description))
+    let (file, source) = (folder.path().join(layout::CATALOG), opened.record.main_catalog());
+    context.block_on(repo::download_catalog(repository.store(), opened.record.id, &source, &file))??;
+    let contents = Foreign { file: &file, name: &source.key }.read()?;
+    Ok(T::described(lake::describe(&contents, &repository.settings().data_dir)?))
 }

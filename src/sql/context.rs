@@ -1,15 +1,22 @@
 //! What a command works with: the session's database, a runtime for the stores, the clock.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::runtime::{Builder, Runtime};
 
 use super::Error;
+use super::catalogs::Keep;
 use crate::engine::{Engine, Lease};
 use crate::format::{RefName, SystemClock, SystemRandom, VersionId, VersionIds};
 use crate::host::RunningHost;
+
+thread_local! {
+    /// The function that runs on this thread.
+    static RUNNING: Cell<&'static str> = const { Cell::new("fdl") };
+}
 
 /// A version that was attached read-only.
 #[derive(Debug, Clone)]
@@ -18,6 +25,9 @@ pub struct Published {
     pub alias: String,
     /// The catalog that was attached.
     pub catalog: PathBuf,
+    /// Where it is kept: a folder that is to be dropped is there as long as this.
+    #[expect(dead_code, reason = "it is held, and not looked at")]
+    pub(super) keep: Keep,
     /// The location of its repository.
     pub repository: String,
     /// The version.
@@ -67,9 +77,21 @@ impl Context {
     /// A connection to the user's database, for the length of a command.
     ///
     /// # Errors
-    /// FDL-DUCKDB after the user closed the database.
+    /// FDL-DUCKDB after the user closed the database, FDL-IN-TRANSACTION when other calls hold all connections for long.
     pub fn connection(&self) -> Result<Lease<'_>, Error> {
-        Ok(self.inner.engine.connection()?)
+        Ok(self.inner.engine.connection(RUNNING.get())?)
+    }
+
+    /// Runs a part of a command, by whose name others are told what they wait for.
+    ///
+    /// # Errors
+    /// FDL-FORKED in a process that was forked off the one that loaded fdl; those of the command.
+    pub fn run<T>(&self, command: &'static str, part: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+        if self.inner.engine.is_forked() {
+            return Err(Error::forked());
+        }
+        RUNNING.set(command);
+        part()
     }
 
     /// The clock.
@@ -151,12 +173,19 @@ impl Context {
     /// # Errors
     /// FDL-DUCKDB when the system gives no threads.
     pub fn runtime(&self) -> Result<&'static Runtime, Error> {
-        static RUNTIME: OnceLock<Runtime> = OnceLock::new();
-        if let Some(runtime) = RUNTIME.get() {
+        /// The runtime and the process that has its threads: a process that is forked off has none of them.
+        static RUNTIME: Mutex<Option<(u32, &'static Runtime)>> = Mutex::new(None);
+        let mut runtime = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let process = std::process::id();
+        if let Some((made_by, runtime)) = *runtime
+            && made_by == process
+        {
             return Ok(runtime);
         }
         let made = Builder::new_multi_thread().worker_threads(2).thread_name("fdl-store").enable_all().build();
-        let made = made.map_err(Error::no_threads)?;
-        Ok(RUNTIME.get_or_init(|| made))
+        // It lives as long as the process.
+        let made: &'static Runtime = Box::leak(Box::new(made.map_err(Error::no_threads)?));
+        *runtime = Some((process, made));
+        Ok(made)
     }
 }

@@ -49,6 +49,8 @@ pub enum Code {
     Store,
     /// Nobody vouches for it whom the reader trusts.
     Untrusted,
+    /// The process was forked after fdl was loaded.
+    Forked,
     /// DuckDB refused.
     DuckDb,
 }
@@ -76,6 +78,7 @@ impl Code {
             Self::Permission => "FDL-PERMISSION",
             Self::Store => "FDL-STORE",
             Self::Untrusted => "FDL-UNTRUSTED",
+            Self::Forked => "FDL-FORKED",
             Self::DuckDb => "FDL-DUCKDB",
         }
     }
@@ -138,6 +141,24 @@ impl Error {
         )
     }
 
+    /// A child of the process that loaded fdl has none of its threads, and any lock may be held for ever.
+    pub(super) fn forked() -> Self {
+        Self::new(
+            Code::Forked,
+            "this process was forked off the one that loaded fdl, and cannot use its database",
+            "connect to a database of its own in the child and load fdl there, or start it by spawn instead of fork.",
+        )
+    }
+
+    /// A function of fdl in a statement that fdl itself runs: no catalog, view or setting may bring one in.
+    pub(super) fn nested() -> Self {
+        Self::new(
+            Code::BadArgument,
+            "a function of fdl cannot run inside a statement that fdl itself runs",
+            "a view, macro or default expression calls it: look at FROM fdl_tables('…') and do without it.",
+        )
+    }
+
     pub(super) fn no_threads(error: std::io::Error) -> Self {
         Self::new(Code::DuckDb, format!("the system gives no threads: {error}"), "close other programs and try again.")
     }
@@ -171,6 +192,14 @@ impl From<EngineError> for Error {
                 Code::DuckDb,
                 error.message,
                 "open the database again, and keep one connection open while you use fdl.",
+            ),
+            EngineErrorKind::Busy => {
+                Self::new(Code::InTransaction, error.message, "wait for one of these calls to end, then call again.")
+            }
+            EngineErrorKind::Limit => Self::new(
+                Code::Corrupt,
+                error.message,
+                "no catalog of this size needs that much: ask the publisher, and look at it with fdl_fsck.",
             ),
             EngineErrorKind::NotFound | EngineErrorKind::Other => Self::new(
                 Code::DuckDb,
@@ -316,6 +345,11 @@ impl From<LakeError> for Error {
                 "run CALL ducklake_flush_inlined_data('<lake>'); it writes them out, or shows DuckLake's reason.",
             ),
             LakeError::Corrupt { .. } => (Code::Corrupt, "check the version out again with force := true."),
+            LakeError::BadCatalog { .. } => (
+                Code::Corrupt,
+                "FROM fdl_fsck('<repository>', depth := 'files'); shows what else is wrong; ask the publisher for a sound copy.",
+            ),
+            LakeError::StrangeFormat { .. } => (Code::UnsupportedVersion, "install a newer fdl to read it."),
             LakeError::WriteAheadLog { .. } => (Code::Corrupt, WRITE_AHEAD_LOG),
             LakeError::AliasTaken { .. } => {
                 (Code::Exists, "choose another name with alias := '…', or DETACH it first.")

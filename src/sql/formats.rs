@@ -1,14 +1,13 @@
 //! The DuckLake formats that the session reads, and those that a repository asks for.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Context, Error};
 use crate::engine::Connection;
 use crate::format::Catalog;
 use crate::lake::{self, Checkout, LakeError};
-use crate::repo::{self, CatalogReader, CatalogTarget, Opened, RepoError, Repository, Resolved};
+use crate::repo::{self, CatalogReader, Opened, RepoError, Repository};
 use crate::store::Store;
 
 /// The session's DuckLake.
@@ -40,18 +39,6 @@ impl<'a> SessionReader<'a> {
             Err(error) => Err(error.into()),
             Ok(()) => Self::of(connection).map(Some),
         }
-    }
-
-    /// Opens a version and copies the catalog that the session reads to `path`, whatever its size.
-    pub(super) fn download(
-        &self,
-        context: &Context,
-        repository: &Repository,
-        resolved: &Resolved,
-        path: &Path,
-    ) -> Result<Opened, Error> {
-        let target = CatalogTarget { reader: self, path, max_size: u64::MAX };
-        Ok(context.block_on(repo::open_version(repository.store(), resolved, Some(target)))??)
     }
 
     /// The catalog of a version that the session reads.

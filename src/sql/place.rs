@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::access::{self, Access};
+use super::catalogs::Keep;
 use super::{Arguments, Code, Context, Error, Published};
 use crate::engine::Connection;
 use crate::format::{Base, Catalog, Revision, VersionId, layout};
@@ -102,22 +103,11 @@ impl Finder<'_> {
     }
 
     fn attached(&self, database: &Database) -> Result<Option<Place>, Error> {
-        let Some(file) = database.file() else {
-            // A catalog that is read where it is, elsewhere.
-            let place = database.path.as_deref().map(Path::new);
-            let published = place.and_then(|place| self.context.attached_as(&database.alias, place));
-            return published
-                .map(|published| {
-                    let access = self.open(&published.repository)?;
-                    Ok(Place { access, lake: None, published: Some(published) })
-                })
-                .transpose();
-        };
-        if let Some(published) = published(self.context, database, &file) {
+        if let Some(published) = published(self.context, database) {
             let access = self.open(&published.repository)?;
             return Ok(Some(Place { access, lake: None, published: Some(published) }));
         }
-        self.of_lake(Some(database.alias.clone()), &file).map(Some)
+        database.file().map(|file| self.of_lake(Some(database.alias.clone()), &file)).transpose()
     }
 
     fn of_lake(&self, alias: Option<String>, file: &Path) -> Result<Place, Error> {
@@ -129,20 +119,23 @@ impl Finder<'_> {
 }
 
 /// What is known of a read-only attached catalog: what `fdl_attach` remembers, or what its path tells.
-pub(super) fn published(context: &Context, database: &Database, file: &Path) -> Option<Published> {
-    if let Some(known) = context.attached_as(&database.alias, file) {
+pub(super) fn published(context: &Context, database: &Database) -> Option<Published> {
+    // The file may be gone: a cache that was emptied, or a version that was taken away.
+    let file = database.file().or_else(|| database.path.as_deref().map(PathBuf::from))?;
+    if let Some(known) = context.attached_as(&database.alias, &file) {
         return Some(known);
     }
     let named = |path: &Path, name: &str| path.file_name().is_some_and(|found| found == name.trim_end_matches('/'));
     let folder = match file.parent()? {
-        folder if named(file, layout::CATALOG) => folder,
+        folder if named(&file, layout::CATALOG) => folder,
         catalogs if named(catalogs, layout::CATALOGS) => catalogs.parent()?,
         _ => return None,
     };
     let version = VersionId::from_str(folder.file_name()?.to_str()?).ok()?;
     let versions = folder.parent().filter(|parent| parent.file_name().is_some_and(|name| name == "versions"))?;
     let repository = versions.parent()?.to_str()?.to_owned();
-    Some(Published { alias: database.alias.clone(), catalog: file.to_owned(), repository, version, reference: None })
+    let alias = database.alias.clone();
+    Some(Published { alias, catalog: file, keep: Keep::Cached, repository, version, reference: None })
 }
 
 /// The checkout in force of a working catalog.

@@ -13,6 +13,8 @@ use duckdb::core::{DataChunkHandle, Inserter, LogicalTypeHandle, LogicalTypeId};
 use duckdb::vtab::{BindInfo, InitInfo, TableFunctionInfo, VTab, Value as DuckValue};
 use libduckdb_sys as ffi;
 
+use crate::engine;
+
 use super::{Argument, Arguments, COMMANDS, Column, ColumnType, Command, Context, Error, Output, ParameterType, Value};
 
 /// How many rows one chunk takes at the most; DuckDB's vectors hold 2048.
@@ -62,6 +64,10 @@ impl<const N: usize> VTab for Slot<N> {
 
     fn bind(bind: &BindInfo) -> Result<Bound, Box<dyn StdError>> {
         let command = Self::COMMAND;
+        // Functions are bound on the thread that runs the statement.
+        if engine::runs_a_statement() {
+            return Err(Error::nested().message(command.name).into());
+        }
         for Column { name, kind } in command.columns {
             bind.add_result_column(name, column_type(*kind));
         }
@@ -116,12 +122,18 @@ impl<const N: usize> VTab for Slot<N> {
 }
 
 fn next_rows(command: &Command, bound: &Bound, state: &mut State) -> Result<Vec<Vec<Value>>, Error> {
-    if matches!(state, State::Waiting) {
-        *state = match (command.run)(&bound.context, &bound.arguments)? {
-            Output::Rows(rows) => State::Rows(rows.into_iter()),
-            Output::Steps(steps) => State::Steps(steps, Vec::new().into_iter()),
-        };
-    }
+    bound.context.run(command.name, || {
+        if matches!(state, State::Waiting) {
+            *state = match (command.run)(&bound.context, &bound.arguments)? {
+                Output::Rows(rows) => State::Rows(rows.into_iter()),
+                Output::Steps(steps) => State::Steps(steps, Vec::new().into_iter()),
+            };
+        }
+        step(state)
+    })
+}
+
+fn step(state: &mut State) -> Result<Vec<Vec<Value>>, Error> {
     match state {
         State::Waiting => Ok(Vec::new()),
         State::Rows(rows) => Ok(rows.take(CHUNK).collect()),

@@ -11,9 +11,10 @@ use crate::format::{DataDir, RefKind, Revision, Sha256, VersionId, layout};
 use crate::lake::{self, Checkout, Database, LakeError, LatestSnapshot, Thaw, WorkingCopy};
 use crate::repo::{self, Repository, Resolved};
 use crate::sql::access::{self, Access};
+use crate::sql::catalogs::{self, Keep, MAX_CATALOG};
 use crate::sql::formats::SessionReader;
 use crate::sql::place::{default_alias, expand, require_alias};
-use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Value};
+use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Value, later};
 
 pub(super) const COMMAND: Command = Command {
     name: "fdl_checkout",
@@ -21,11 +22,12 @@ pub(super) const COMMAND: Command = Command {
     named: &[text("ref"), text("alias"), text("path"), text("data_path"), flag("force"), flag("attach"), text("token")],
     columns: &[
         column("alias", ColumnType::Text),
+        column("ref", ColumnType::Text),
+        column("note", ColumnType::Text),
         column("path", ColumnType::Text),
         column("repository", ColumnType::Text),
-        column("ref", ColumnType::Text),
-        column("version", ColumnType::Text),
         column("data_path", ColumnType::Text),
+        column("version", ColumnType::Text),
         column("attach_sql", ColumnType::Text),
     ],
     run,
@@ -95,6 +97,8 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
         Some(_) => Some(fetch_version(context, &connection, &repository, &resolved, &copy)?),
         None => None,
     };
+    let contents = frozen.as_deref().map(|frozen| lake::read_contents(&connection, frozen)).transpose()?;
+    let note = contents.as_ref().and_then(later::note);
     let catalog = copy.scratch()?.join("working.sqlite");
     checkout.snapshot = lake::thaw(
         &connection,
@@ -135,11 +139,12 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     }
     Ok(Output::row([
         Value::from(alias.as_str()),
+        Value::from(checkout.reference.as_ref().map(|reference| reference.full())),
+        Value::from(note),
         Value::from(file.to_string_lossy().into_owned()),
         Value::from(checkout.repository.as_str()),
-        Value::from(checkout.reference.as_ref().map(|reference| reference.full())),
-        Value::from(checkout.base.map(|id| id.to_string())),
         Value::from(data_path.as_str()),
+        Value::from(checkout.base.map(|id| id.to_string())),
         Value::from(lake::attach_working_sql(&file, &alias, &data_path)),
     ]))
 }
@@ -220,7 +225,8 @@ impl DataFolder {
     }
 }
 
-/// Copies what a working copy keeps of the version it starts from; gives the catalog that this session reads.
+/// Copies what a working copy keeps of the version it starts from; gives the catalog that this session reads, which is never the
+/// repository's own file but what fdl made of it.
 fn fetch_version(
     context: &Context,
     connection: &Connection,
@@ -228,29 +234,31 @@ fn fetch_version(
     resolved: &Resolved,
     copy: &WorkingCopy,
 ) -> Result<PathBuf, Error> {
-    // A version of its own that has landed is there already, and more of it than could be fetched.
+    let reader = SessionReader::of(connection)?;
+    // A version that this working copy has made and that has landed is there already, as fdl wrote it.
     let opened = context.block_on(repo::open_version(repository.store(), resolved, None))??;
-    let chosen = SessionReader::of(connection)?.catalog(&opened)?;
-    let record = opened.record;
-    let kept = copy.version(record.id).join(chosen.name());
+    let chosen = reader.catalog(&opened)?;
+    let kept = copy.version(opened.record.id).join(chosen.name());
     if Sha256::of_file(&kept).is_ok_and(|(sha256, _)| sha256 == chosen.sha256) {
         lake::require_no_wal(&kept)?;
         return Ok(kept);
     }
-    let scratch = copy.scratch()?;
-    let catalog = scratch.join(chosen.name());
-    let folder = catalog.parent().unwrap_or(&scratch);
-    fs::create_dir_all(folder).map_err(|source| LakeError::Io { action: "create", path: folder.to_owned(), source })?;
+    let catalog = catalogs::open(context, repository, resolved, &reader, (&Keep::Cached, MAX_CATALOG))?;
+    let record = catalog.opened.record;
     let data_dir: &DataDir = &repository.settings().data_dir;
-    let files = context.block_on(async {
-        repo::download_catalog(repository.store(), record.id, &chosen, &catalog).await?;
-        repo::read_files(repository.store(), data_dir, &record).await
-    })??;
-    let named = lake::check_catalog(connection, &catalog, data_dir)?;
-    let files = files.unwrap_or(named);
+    let files = match context.block_on(repo::read_files(repository.store(), data_dir, &record))?? {
+        Some(files) => files,
+        None => lake::files_of(&lake::read_contents(connection, &catalog.file)?, data_dir)?,
+    };
+    let scratch = copy.scratch()?;
+    let io = |action, path: &Path, source| Error::from(LakeError::Io { action, path: path.to_owned(), source });
+    let copied = scratch.join(chosen.name());
+    let folder = copied.parent().unwrap_or(&scratch);
+    fs::create_dir_all(folder).map_err(|source| io("create", folder, source))?;
+    fs::copy(&catalog.file, &copied).map_err(|source| io("copy", &catalog.file, source))?;
     for (name, bytes) in [(layout::VERSION_JSON, record.print()?), (layout::FILES_JSON, files.print()?)] {
         let path = scratch.join(name);
-        fs::write(&path, bytes).map_err(|source| LakeError::Io { action: "write", path, source })?;
+        fs::write(&path, bytes).map_err(|source| io("write", &path, source))?;
     }
     copy.keep_version(&scratch, record.id)?;
     Ok(kept)

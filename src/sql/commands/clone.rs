@@ -33,7 +33,7 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     let repository = context.block_on(Repository::open(Arc::clone(&place.access.store)))??;
     let options =
         CloneOptions { refs: arguments.texts("refs").to_vec(), sources: arguments.boolean_or("sources", true) };
-    let (folder, files) = (scratch()?, catalog_files(context, &repository.settings().data_dir));
+    let (folder, files) = (scratch()?, catalog_files(&repository.settings().data_dir));
     let look = LookInto { scratch: folder.path(), files: Some(&files) };
     let cloned = context.block_on(repo::clone(&repository, target.as_ref(), &options, look))??;
     let refs: Vec<String> = cloned.refs.keys().map(|name| name.full().to_owned()).collect();

@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use super::{column, scratch, text};
 use crate::engine::Connection;
-use crate::format::{Revision, layout};
+use crate::format::Revision;
 use crate::lake::{self, Change, Comparison, LakeError, ReadRows, RowSource, Side};
 use crate::repo::{self, Repository};
+use crate::sql::catalogs::{self, Keep, MAX_CATALOG};
 use crate::sql::formats::SessionReader;
 use crate::sql::place::{Place, find};
 use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Value};
@@ -67,15 +68,13 @@ fn versions(
     let repository = context.block_on(Repository::open(Arc::clone(&place.access.store)))??;
     let [from, to] = revisions;
     let reader = SessionReader::of(connection)?;
-    let fetch = |revision: &str, name: &str| -> Result<_, Error> {
+    let fetch = |revision: &str| -> Result<_, Error> {
         let resolved = context.block_on(repo::resolve(repository.store(), &Revision::from_str(revision)?))??;
-        let catalog = folder.join(format!("{name}-{}", layout::CATALOG));
-        reader.download(context, &repository, &resolved, &catalog)?;
-        lake::check_catalog(connection, &catalog, &repository.settings().data_dir)?;
+        let catalog = catalogs::open(context, &repository, &resolved, &reader, (&Keep::Cached, MAX_CATALOG))?.file;
         let contents = lake::read_contents(connection, &catalog)?;
         Ok((catalog, contents))
     };
-    let (from, to) = (fetch(from, "from")?, fetch(to, "to")?);
+    let (from, to) = (fetch(from)?, fetch(to)?);
     let data_path = repository.data_path();
     let old = Side { contents: &from.1, rows: RowSource::Frozen(&from.0, &data_path) };
     let new = Side { contents: &to.1, rows: RowSource::Frozen(&to.0, &data_path) };

@@ -6,9 +6,10 @@ use super::{column, text};
 use crate::engine::Connection;
 use crate::format::{RefsJson, layout};
 use crate::lake;
-use crate::repo::{self, Refs, RepoError, Repository};
+use crate::repo::{self, Refs, RepoError, Repository, Resolved};
+use crate::sql::catalogs::{self, Keep, MAX_CATALOG};
 use crate::sql::formats::SessionReader;
-use crate::sql::place::{Place, catalog_place, find};
+use crate::sql::place::{Place, find};
 use crate::sql::{Arguments, Code, ColumnType, Command, Context, Error, Output, Value};
 use crate::store::StoreError;
 
@@ -105,10 +106,11 @@ fn default_version(
     };
     let record =
         context.block_on(repo::read_live(repository.store(), *version))?.map_err(|error| error.named_by(&refs.head))?;
-    let catalog = repo::readable_catalog(&record, &SessionReader::of(connection)?)?;
     place.access.let_duckdb_read(context, connection)?;
-    let catalog = catalog_place(repository, &catalog);
-    lake::try_version(connection, &catalog, &repository.data_path())?;
+    let resolved = Resolved { version: Some(record.id), reference: Some(refs.head.clone()), etag: None };
+    let reader = SessionReader::of(connection)?;
+    let catalog = catalogs::open(context, repository, &resolved, &reader, (&Keep::dropped()?, MAX_CATALOG))?;
+    lake::try_version(connection, &catalog.file.to_string_lossy(), &repository.data_path())?;
     Ok(format!("DuckDB attaches {version}"))
 }
 

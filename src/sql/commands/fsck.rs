@@ -46,7 +46,7 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
         Err(error) => return Err(error.into()),
     };
     let reference = arguments.text("ref").map(|text| one_ref(context, store, text)).transpose()?;
-    let (folder, files) = (scratch()?, catalog_files(context, &data_dir));
+    let (folder, files) = (scratch()?, catalog_files(&data_dir));
     let look = LookInto { scratch: folder.path(), files: Some(&files) };
     let found = context.block_on(repo::fsck(store, &FsckOptions { depth, reference }, look))??;
     let mut rows: Vec<Vec<Value>> = found.findings.iter().map(row).collect();

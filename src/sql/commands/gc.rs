@@ -38,7 +38,7 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
         options.files = needed_by(context, lake, folder.path())?;
         options.versions = lake.checkout.local.iter().copied().collect();
     }
-    let files = catalog_files(context, &repository.settings().data_dir);
+    let files = catalog_files(&repository.settings().data_dir);
     let look = LookInto { scratch: folder.path(), files: Some(&files) };
     let now = context.clock().now();
     let plan = context.block_on(repo::plan_gc(&repository, &options, look, now))??;

@@ -34,7 +34,7 @@ use chrono::TimeDelta;
 use super::{Arguments, Column, ColumnType, Command, Context, Error, Named, ParameterType};
 use crate::engine::{literal, sql};
 use crate::format::{DataDir, Files};
-use crate::lake::{self, LakeError};
+use crate::lake::{self, Foreign, LakeError};
 
 /// Every command of fdl.
 pub const COMMANDS: [&Command; 26] = [
@@ -103,15 +103,11 @@ fn duration(context: &Context, arguments: &Arguments, name: &str) -> Result<Opti
 }
 
 /// Lists the data files of catalogs by DuckDB, for the layer that has none.
-fn catalog_files(
-    context: &Context,
-    data_dir: &DataDir,
-) -> impl Fn(&Path) -> Result<Files, String> + Send + Sync + use<> {
-    let (engine, data_dir) = (context.engine().clone(), data_dir.clone());
+fn catalog_files(data_dir: &DataDir) -> impl Fn(&Path) -> Result<Files, String> + Send + Sync + use<> {
+    let data_dir = data_dir.clone();
     move |catalog: &Path| {
-        let connection = engine.connection().map_err(|error| error.to_string())?;
-        lake::load_extensions(&connection).map_err(|error| error.to_string())?;
-        lake::check_catalog(&connection, catalog, &data_dir).map_err(|error| error.to_string())
+        let contents = Foreign { file: catalog, name: "the catalog" }.read().map_err(|error| error.to_string())?;
+        lake::files_of(&contents, &data_dir).map_err(|error| error.to_string())
     }
 }
 

@@ -44,7 +44,7 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     };
     // Without ducklake in the session the host believes files.json.
     if lake::load_extensions(&*context.connection()?).is_ok() {
-        options.catalog_files = Some(Arc::new(catalog_files(context, &data_dir)));
+        options.catalog_files = Some(Arc::new(catalog_files(&data_dir)));
     }
     if let Some(s3) = place.access.s3() {
         options.upload_urls = Some(Arc::new(SignedUrls::new(s3, Arc::clone(&options.clock))));

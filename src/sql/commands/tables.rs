@@ -1,4 +1,4 @@
-//! `fdl_tables(where)`: the tables and views of a version.
+//! `fdl_tables(where)`: the tables, views and macros of a version.
 
 use super::{column, text};
 use crate::format::{Dataset, TableKind};
@@ -18,6 +18,7 @@ pub(super) const COMMAND: Command = Command {
         column("files", ColumnType::Integer),
         column("bytes", ColumnType::Integer),
         column("columns", ColumnType::TableColumns),
+        column("sql", ColumnType::Text),
     ],
     run,
 };
@@ -42,6 +43,19 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
                 Value::from(table.files),
                 Value::from(table.bytes),
                 Value::TableColumns(columns.collect()),
+                Value::from(table.sql.clone()),
+            ]);
+        }
+        for definition in &schema.macros {
+            rows.push(vec![
+                Value::from(schema.name.as_str()),
+                Value::from(definition.name.as_str()),
+                Value::from("macro"),
+                Value::Null,
+                Value::Null,
+                Value::Null,
+                Value::Null,
+                Value::from(definition.sql.as_str()),
             ]);
         }
     }

@@ -40,7 +40,7 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
         let resolved = context.block_on(repo::resolve(repository.store(), &Revision::from_str(text)?))??;
         options.versions.push(resolved.version()?);
     }
-    let (folder, files) = (scratch()?, catalog_files(context, &repository.settings().data_dir));
+    let (folder, files) = (scratch()?, catalog_files(&repository.settings().data_dir));
     let look = LookInto { scratch: folder.path(), files: Some(&files) };
     let plan = context.block_on(repo::plan_withdraw(&repository, &options, look))??;
     let rows = match arguments.boolean_or("dry_run", true) {
