@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
+use tempfile::TempDir;
+
 use super::place::expand;
 use super::{Code, Error};
 use crate::lake::LakeError;
@@ -51,6 +53,18 @@ pub(super) fn private_folder(name: &str) -> Result<PathBuf, Error> {
         make_private(path)?;
     }
     Ok(folder)
+}
+
+/// A folder that goes with its value, and that nobody else may look into.
+///
+/// # Errors
+/// The system's.
+pub(super) fn temporary_folder() -> Result<TempDir, Error> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("fdl-");
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
+    Ok(builder.tempdir().map_err(|source| LakeError::Io { action: "create", path: env::temp_dir(), source })?)
 }
 
 #[cfg(unix)]

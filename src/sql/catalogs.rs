@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 
-use super::cache::private_folder;
+use super::cache::{private_folder, temporary_folder};
 use super::formats::SessionReader;
 use super::{Context, Error, later};
 use crate::format::{Catalog, Sha256, layout};
@@ -32,9 +32,7 @@ impl Keep {
     /// # Errors
     /// The system's.
     pub(super) fn dropped() -> Result<Self, Error> {
-        let made = tempfile::Builder::new().prefix("fdl-").tempdir();
-        let folder = made.map_err(|source| LakeError::Io { action: "create", path: std::env::temp_dir(), source })?;
-        Ok(Self::Dropped(Arc::new(folder)))
+        Ok(Self::Dropped(Arc::new(temporary_folder()?)))
     }
 
     fn folder(&self, repository: &Repository) -> Result<PathBuf, Error> {

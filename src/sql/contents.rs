@@ -4,6 +4,7 @@ use crate::format::{DataDir, Dataset, Files, FormatError, Record, layout};
 use crate::lake::{self, Description, Foreign, LakeError};
 use crate::repo::{self, Repository};
 
+use super::cache::temporary_folder;
 use super::place::Place;
 use super::{Arguments, Context, Error};
 
@@ -67,8 +68,7 @@ pub(super) fn read<T: VersionFile>(context: &Context, place: &Place, arguments: 
         return Ok(stored);
     }
     // Any catalog of the version tells; the main one is always there.
-    let folder =
-        tempfile::tempdir().map_err(|source| LakeError::Io { action: "create", path: std::env::temp_dir(), source })?;
+    let folder = temporary_folder()?;
     let (file, source) = (folder.path().join(layout::CATALOG), opened.record.main_catalog());
     context.block_on(repo::download_catalog(repository.store(), opened.record.id, &source, &file))??;
     let contents = Foreign { file: &file, name: &source.key }.read()?;

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{catalog_files, column, flag, scratch, text, texts};
+use super::{catalog_files, column, flag, text, texts};
 use crate::repo::{self, CloneError, CloneOptions, LookInto, Repository};
+use crate::sql::cache::temporary_folder;
 use crate::sql::access;
 use crate::sql::place::of_call;
 use crate::sql::{Arguments, Code, ColumnType, Command, Context, Error, Output, Value};
@@ -33,7 +34,7 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     let repository = context.block_on(Repository::open(Arc::clone(&place.access.store)))??;
     let options =
         CloneOptions { refs: arguments.texts("refs").to_vec(), sources: arguments.boolean_or("sources", true) };
-    let (folder, files) = (scratch()?, catalog_files(&repository.settings().data_dir));
+    let (folder, files) = (temporary_folder()?, catalog_files(&repository.settings().data_dir));
     let look = LookInto { scratch: folder.path(), files: Some(&files) };
     let cloned = context.block_on(repo::clone(&repository, target.as_ref(), &options, look))??;
     let refs: Vec<String> = cloned.refs.keys().map(|name| name.full().to_owned()).collect();

@@ -4,11 +4,12 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use super::{column, scratch, text};
+use super::{column, text};
 use crate::engine::Connection;
 use crate::format::Revision;
 use crate::lake::{self, Change, Comparison, LakeError, ReadRows, RowSource, Side};
 use crate::repo::{self, Repository};
+use crate::sql::cache::temporary_folder;
 use crate::sql::catalogs::{self, Keep, MAX_CATALOG};
 use crate::sql::formats::SessionReader;
 use crate::sql::place::{Place, find};
@@ -38,7 +39,7 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     let place = find(context, &connection, arguments)?;
     lake::load_extensions(&connection)?;
     place.access.let_duckdb_read(context, &connection)?;
-    let folder = scratch()?;
+    let folder = temporary_folder()?;
     let comparison = match (arguments.text("from_ref"), arguments.text("to_ref"), &place.lake) {
         (None, None, Some(lake)) => {
             let tip = lake.checkout.tip().map(|id| lake::version_folder(&lake.file, id));

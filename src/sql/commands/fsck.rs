@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::expire::one_ref;
-use super::{catalog_files, column, scratch, text};
+use super::{catalog_files, column, text};
 use crate::format::{DataDir, DataFile};
 use crate::lake;
 use crate::repo::{self, Depth, Finding, Fsck, FsckOptions, Level, LookInto, RepoError, Repository};
+use crate::sql::cache::temporary_folder;
 use crate::sql::place::{Place, of_call};
 use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Value};
 
@@ -46,7 +47,7 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
         Err(error) => return Err(error.into()),
     };
     let reference = arguments.text("ref").map(|text| one_ref(context, store, text)).transpose()?;
-    let (folder, files) = (scratch()?, catalog_files(&data_dir));
+    let (folder, files) = (temporary_folder()?, catalog_files(&data_dir));
     let look = LookInto { scratch: folder.path(), files: Some(&files) };
     let found = context.block_on(repo::fsck(store, &FsckOptions { depth, reference }, look))??;
     let mut rows: Vec<Vec<Value>> = found.findings.iter().map(row).collect();

@@ -5,10 +5,11 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{catalog_files, column, duration, flag, interval, scratch, text};
+use super::{catalog_files, column, duration, flag, interval, text};
 use crate::format::{Clock, Files, SystemRandom, layout};
 use crate::lake::{self, LakeError};
 use crate::repo::{self, GcOptions, GcRow, LookInto, Repository};
+use crate::sql::cache::temporary_folder;
 use crate::sql::place::{Lake, of_call};
 use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Value};
 
@@ -33,7 +34,7 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     if let Some(grace) = duration(context, arguments, "grace")? {
         options.grace = grace;
     }
-    let folder = scratch()?;
+    let folder = temporary_folder()?;
     if let Some(lake) = &place.lake {
         options.files = needed_by(context, lake, folder.path())?;
         options.versions = lake.checkout.local.iter().copied().collect();

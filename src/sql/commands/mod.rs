@@ -34,7 +34,7 @@ use chrono::TimeDelta;
 use super::{Arguments, Column, ColumnType, Command, Context, Error, Named, ParameterType};
 use crate::engine::{literal, sql};
 use crate::format::{DataDir, Files};
-use crate::lake::{self, Foreign, LakeError};
+use crate::lake::{self, Foreign};
 
 /// Every command of fdl.
 pub const COMMANDS: [&Command; 26] = [
@@ -111,8 +111,3 @@ fn catalog_files(data_dir: &DataDir) -> impl Fn(&Path) -> Result<Files, String> 
     }
 }
 
-/// A folder for copies that are made on the way.
-fn scratch() -> Result<tempfile::TempDir, Error> {
-    let made = tempfile::tempdir();
-    Ok(made.map_err(|source| LakeError::Io { action: "create", path: std::env::temp_dir(), source })?)
-}

@@ -3,9 +3,10 @@
 use std::str::FromStr;
 use std::sync::Arc;
 
-use super::{catalog_files, column, flag, scratch, text, texts};
+use super::{catalog_files, column, flag, text, texts};
 use crate::format::{Clock, Revision};
 use crate::repo::{self, LookInto, Repository, WithdrawError, WithdrawOptions, WithdrawRow};
+use crate::sql::cache::temporary_folder;
 use crate::sql::place::of_call;
 use crate::sql::{Arguments, Code, ColumnType, Command, Context, Error, Output, Value};
 
@@ -40,7 +41,7 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
         let resolved = context.block_on(repo::resolve(repository.store(), &Revision::from_str(text)?))??;
         options.versions.push(resolved.version()?);
     }
-    let (folder, files) = (scratch()?, catalog_files(&repository.settings().data_dir));
+    let (folder, files) = (temporary_folder()?, catalog_files(&repository.settings().data_dir));
     let look = LookInto { scratch: folder.path(), files: Some(&files) };
     let plan = context.block_on(repo::plan_withdraw(&repository, &options, look))??;
     let rows = match arguments.boolean_or("dry_run", true) {
