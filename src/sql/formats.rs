@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Context, Error};
 use crate::engine::Connection;
-use crate::format::Catalog;
+use crate::format::{Catalog, layout};
 use crate::lake::{self, Checkout, LakeError};
 use crate::repo::{self, CatalogReader, CatalogTarget, Opened, RepoError, Repository, Resolved};
 use crate::store::Store;
@@ -50,7 +50,7 @@ impl<'a> SessionReader<'a> {
         resolved: &Resolved,
         path: &Path,
     ) -> Result<Opened, Error> {
-        let target = CatalogTarget { reader: self, path, max_size: u64::MAX };
+        let target = CatalogTarget { reader: self, path, max_size: layout::MAX_CATALOG };
         Ok(context.block_on(repo::open_version(repository.store(), resolved, Some(target)))??)
     }
 

@@ -186,10 +186,6 @@ fn fetch(
     let target = CatalogTarget { reader, path: &copied, max_size };
     let opened = context.block_on(repo::open_version(store, resolved, Some(target)))??;
     let chosen = reader.catalog(&opened)?;
-    if !opened.downloaded {
-        context.block_on(repo::require_no_wal(store, &chosen))??;
-        return Ok((opened, Catalog { place: catalog_place(repository, &chosen), file: None }));
-    }
     let file = folder.join(format!("{}-{}.duckdb", opened.record.id, chosen.sha256));
     fs::rename(&copied, &file).map_err(|source| io("write", &file, source))?;
     Ok((opened, Catalog { place: file.to_string_lossy().into_owned(), file: Some(file) }))

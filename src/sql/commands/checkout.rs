@@ -243,7 +243,7 @@ fn fetch_version(
     fs::create_dir_all(folder).map_err(|source| LakeError::Io { action: "create", path: folder.to_owned(), source })?;
     let data_dir: &DataDir = &repository.settings().data_dir;
     let files = context.block_on(async {
-        repo::download_catalog(repository.store(), record.id, &chosen, &catalog).await?;
+        repo::download_catalog(repository.store(), record.id, &chosen, &catalog, layout::MAX_CATALOG).await?;
         repo::read_files(repository.store(), data_dir, &record).await
     })??;
     let named = lake::check_catalog(connection, &catalog, data_dir)?;
