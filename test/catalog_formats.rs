@@ -55,8 +55,8 @@ fn published(bench: &Bench) -> (Arc<MemoryStore>, Vec<VersionId>) {
 fn read(bench: &Bench, store: &MemoryStore, id: VersionId, reader: &Reads, max_size: u64) -> Result<String, RepoError> {
     let path = bench.path().join("catalog");
     let target = CatalogTarget { reader, path: &path, max_size };
-    let opened = block_on(open_version(store, &Resolved::of_version(id), Some(target)))?;
-    Ok(if opened.downloaded { fs::read_to_string(&path).unwrap() } else { "left where it is".to_owned() })
+    block_on(open_version(store, &Resolved::of_version(id), Some(target)))?;
+    Ok(fs::read_to_string(&path).unwrap())
 }
 
 #[test]
@@ -68,7 +68,8 @@ fn each_reader_gets_the_newest_that_it_reads() {
         for reader in [NEW, BOTH] {
             assert_eq!(read(&bench, &store, id, &reader, 1000).unwrap(), format!("the catalog of {id}"));
         }
-        assert_eq!(read(&bench, &store, id, &OLD, 3).unwrap(), "left where it is");
+        let error = read(&bench, &store, id, &OLD, 3).unwrap_err();
+        assert!(matches!(error, RepoError::TooLarge { size: Some(_), limit: 3, .. }), "{error:?}");
         let error = read(&bench, &store, id, &NEITHER, 1000).unwrap_err();
         assert!(matches!(&error, RepoError::OtherFormats { formats, .. } if formats == &["1.0", "0.3"]), "{error}");
         assert!(
@@ -102,12 +103,12 @@ impl Store for Slow {
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
         self.0.get_range(key, range).await
     }
-    async fn download(&self, key: &str, target: &Path) -> Result<u64, StoreError> {
+    async fn download(&self, key: &str, target: &Path, most: u64) -> Result<u64, StoreError> {
         if key.ends_with(layout::CATALOG) {
             *self.1.lock().unwrap() = Some(target.to_owned());
             std::future::pending::<()>().await;
         }
-        self.0.download(key, target).await
+        self.0.download(key, target, most).await
     }
     async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
         self.0.head(key).await
@@ -136,7 +137,7 @@ fn a_download_that_nobody_waits_for_writes_over_nothing() {
     let slow = Slow(store, Mutex::new(None));
     let path = bench.path().join("catalog");
     let target = CatalogTarget { reader: &OLD, path: &path, max_size: 1000 };
-    assert!(block_on(open_version(&slow, &Resolved::of_version(ids[0]), Some(target))).unwrap().downloaded);
+    block_on(open_version(&slow, &Resolved::of_version(ids[0]), Some(target))).unwrap();
     let late = slow.1.lock().unwrap().take().expect("it is asked for beside the record");
     fs::write(late, "what comes late").unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), format!("the old catalog of {}", ids[0]));

@@ -26,7 +26,7 @@ use futures::executor::block_on;
 use futures::stream::{self, BoxStream};
 use support::{Bench, fork, push_new, read_everything, repository_with_clock};
 
-const ALL: CloneOptions = CloneOptions { refs: Vec::new(), sources: true };
+const ALL: CloneOptions = CloneOptions { refs: Vec::new(), sources: true, unknown: true };
 
 fn look(bench: &Bench) -> LookInto<'_> {
     LookInto { scratch: bench.path(), files: None }
@@ -186,7 +186,7 @@ fn chosen_refs_bring_only_what_they_need() {
     let bench = Bench::new(5);
     let (store, main) = scene(&bench);
     let options =
-        |names: &[&str]| CloneOptions { refs: names.iter().map(|name| (*name).to_owned()).collect(), sources: false };
+        |names: &[&str]| CloneOptions { refs: names.iter().map(|name| (*name).to_owned()).collect(), sources: false, unknown: false };
     let target = MemoryStore::new();
     let done = block_on(copy_with(&bench, store.clone(), &target, &options(&["v1"]))).unwrap();
     assert_eq!(done.refs, BTreeMap::from([(RefName::tag("v1").unwrap(), main[1])]));
@@ -318,8 +318,8 @@ impl Store for Unlisted {
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
         self.0.get_range(key, range).await
     }
-    async fn download(&self, key: &str, target: &Path) -> Result<u64, StoreError> {
-        self.0.download(key, target).await
+    async fn download(&self, key: &str, target: &Path, most: u64) -> Result<u64, StoreError> {
+        self.0.download(key, target, most).await
     }
     async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
         self.0.head(key).await

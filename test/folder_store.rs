@@ -6,8 +6,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use fdl::store::{Body, ConditionalWrite, ETag, FolderStore, Store, StoreError, open};
-use futures::TryStreamExt;
+use fdl::store::{Body, ConditionalWrite, ETag, FolderStore, ObjectMeta, Store, StoreError, open};
+use futures::{StreamExt, TryStreamExt};
 use tempfile::TempDir;
 
 fn store(root: &Path) -> FolderStore {
@@ -32,6 +32,10 @@ async fn keys(store: &FolderStore, prefix: &str) -> Result<Vec<String>, StoreErr
 
 fn is_bad_key<T>(answer: &Result<T, StoreError>) -> bool {
     matches!(answer, Err(StoreError::BadKey { .. }))
+}
+
+fn is_not_regular<T>(answer: &Result<T, StoreError>) -> bool {
+    matches!(answer, Err(StoreError::NotRegular { .. }))
 }
 
 #[tokio::test]
@@ -105,23 +109,131 @@ async fn no_link_leads_anywhere() {
 
     for key in ["out/secret", "out/new", "out/new/deep", "up/outside/secret", "file", "dangling", "inside"] {
         let x = || Bytes::from_static(b"x");
-        assert!(is_bad_key(&store.get(key).await), "{key}");
-        assert!(is_bad_key(&store.get_range(key, 0..1).await), "{key}");
-        assert!(is_bad_key(&store.head(key).await), "{key}");
-        assert!(is_bad_key(&store.settle(key).await), "{key}");
-        assert!(is_bad_key(&store.download(key, &target).await), "{key}");
-        assert!(is_bad_key(&store.put(key, body("x")).await), "{key}");
-        assert!(is_bad_key(&store.put_if_absent(key, x()).await), "{key}");
-        assert!(is_bad_key(&store.put_if_unchanged(key, x(), &etag).await), "{key}");
-        assert!(is_bad_key(&store.delete(key).await), "{key}");
-        assert!(is_bad_key(&store.delete_if_unchanged(key, &etag).await), "{key}");
+        assert!(is_not_regular(&store.get(key).await), "{key}");
+        assert!(is_not_regular(&store.get_range(key, 0..1).await), "{key}");
+        assert!(is_not_regular(&store.head(key).await), "{key}");
+        assert!(is_not_regular(&store.settle(key).await), "{key}");
+        assert!(is_not_regular(&store.download(key, &target, u64::MAX).await), "{key}");
+        assert!(is_not_regular(&store.put(key, body("x")).await), "{key}");
+        assert!(is_not_regular(&store.put_if_absent(key, x()).await), "{key}");
+        assert!(is_not_regular(&store.put_if_unchanged(key, x(), &etag).await), "{key}");
+        assert!(is_not_regular(&store.delete(key).await), "{key}");
+        assert!(is_not_regular(&store.delete_if_unchanged(key, &etag).await), "{key}");
     }
     for prefix in ["", "out/", "up/outside/"] {
-        assert!(is_bad_key(&keys(&store, prefix).await), "{prefix}");
+        assert!(is_not_regular(&keys(&store, prefix).await), "{prefix}");
     }
     assert_eq!(fs::read_to_string(outside.join("secret")).unwrap(), "secret");
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
     assert!(!target.exists());
+}
+
+/// What is a pipe, a device or a socket is no object, and nobody waits for it.
+#[tokio::test]
+async fn nothing_but_regular_files_is_opened() {
+    let (_folder, root) = temp();
+    let store = store(&root);
+    store.put("data/kept", body("x")).await.unwrap();
+    let made = std::process::Command::new("mkfifo").arg(root.join("data/pipe")).status().unwrap();
+    assert!(made.success());
+    let _socket = std::os::unix::net::UnixListener::bind(root.join("data/socket")).unwrap();
+    let (target, etag) = (root.join("copy"), ETag::of_content(b""));
+    for (key, what) in [("data/pipe", "a pipe"), ("data/socket", "a socket"), ("data/pipe/below", "a pipe")] {
+        let requests = async {
+            let x = || Bytes::from_static(b"x");
+            let error = store.get(key).await.unwrap_err();
+            assert!(error.to_string().contains(what), "{error}");
+            assert!(is_not_regular(&store.get_range(key, 0..1).await), "{key}");
+            assert!(is_not_regular(&store.head(key).await), "{key}");
+            assert!(is_not_regular(&store.settle(key).await), "{key}");
+            assert!(is_not_regular(&store.download(key, &target, 9).await), "{key}");
+            assert!(is_not_regular(&store.put(key, body("x")).await), "{key}");
+            assert!(is_not_regular(&store.put_if_absent(key, x()).await), "{key}");
+            assert!(is_not_regular(&store.put_if_unchanged(key, x(), &etag).await), "{key}");
+            assert!(is_not_regular(&store.delete(key).await), "{key}");
+            assert!(is_not_regular(&store.check_regular(&[key.to_owned()]).await), "{key}");
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(10), requests).await.unwrap();
+    }
+    // A listing tells of each and goes on.
+    let listed: Vec<Result<ObjectMeta, StoreError>> = store.list("").collect().await;
+    let (there, odd): (Vec<_>, Vec<_>) = listed.into_iter().partition(Result::is_ok);
+    assert_eq!(there.into_iter().map(|meta| meta.unwrap().key).collect::<Vec<_>>(), ["data/kept"]);
+    let mut odd: Vec<String> = odd.into_iter().map(|error| error.unwrap_err().to_string()).collect();
+    odd.sort();
+    assert_eq!(odd, ["data/pipe is no regular file (a pipe)", "data/socket is no regular file (a socket)"]);
+    assert!(!target.exists());
+}
+
+/// The folder of a catalog is swapped for a link, and back, all the time: what is read is the object or an error.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_that_comes_and_goes_is_never_followed() {
+    let (_folder, path) = temp();
+    let (root, outside) = (path.join("root"), path.join("outside"));
+    let store = store(&root);
+    store.put("a/b/file", body("inside")).await.unwrap();
+    fs::create_dir_all(outside.join("b")).unwrap();
+    fs::write(outside.join("b/file"), "outside").unwrap();
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let (stopped, here) = (stop.clone(), root.clone());
+    let swapping = std::thread::spawn(move || {
+        while !stopped.load(std::sync::atomic::Ordering::Relaxed) {
+            fs::rename(here.join("a"), here.join("away")).unwrap();
+            symlink(&outside, here.join("a")).unwrap();
+            fs::remove_file(here.join("a")).unwrap();
+            fs::rename(here.join("away"), here.join("a")).unwrap();
+        }
+    });
+    let (mut read, mut refused) = (0, 0);
+    for round in 0..3000 {
+        let bytes = match round % 2 {
+            0 => store.get("a/b/file").await.map(|object| object.bytes),
+            _ => store.get_range("a/b/file", 0..100).await,
+        };
+        match bytes {
+            Ok(bytes) => {
+                assert_eq!(bytes, "inside");
+                read += 1;
+            }
+            Err(StoreError::NotRegular { .. } | StoreError::NotFound { .. } | StoreError::Failed { .. }) => refused += 1,
+            Err(error) => panic!("{error:?}"),
+        }
+        let listed: Vec<Result<ObjectMeta, StoreError>> = store.list("a/").collect().await;
+        assert!(listed.into_iter().flatten().all(|meta| meta.size == 6));
+    }
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    swapping.join().unwrap();
+    assert!(read > 0 && refused > 0, "{read} read, {refused} refused");
+}
+
+#[tokio::test]
+async fn no_more_is_read_than_an_object_may_have() {
+    let (_folder, root) = temp();
+    let store = store(&root);
+    // As a hostile writer makes it: no space is taken, and 8 GB would be read.
+    let huge = |key: &str| {
+        let path = root.join(key);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::File::create(path).unwrap().set_len(8 << 30).unwrap();
+    };
+    let id = "019a3c4e-7c1b-7d3a-9a55-0f2b6c1d9e10";
+    for key in ["fdl.json", "HEAD", "refs/heads/main", "refs.json", "README.md"]
+        .map(str::to_owned)
+        .into_iter()
+        .chain(["version.json", "version.json.sig", "expired.json"].map(|name| format!("versions/{id}/{name}")))
+    {
+        huge(&key);
+        let error = store.get(&key).await.unwrap_err();
+        let limit = fdl::format::layout::limit(&key);
+        assert!(matches!(error, StoreError::TooLarge { limit: found, .. } if found == limit), "{key}: {error:?}");
+    }
+    let target = root.join("copy");
+    let error = store.download("fdl.json", &target, 1000).await.unwrap_err();
+    assert!(matches!(error, StoreError::TooLarge { limit: 1000, .. }), "{error:?}");
+    assert!(!target.exists());
+    assert_eq!(fs::read_dir(&root).unwrap().filter(|entry| {
+        entry.as_ref().unwrap().file_name().to_string_lossy().starts_with(".fdl-")
+    }).count(), 0);
 }
 
 #[tokio::test]

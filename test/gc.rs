@@ -22,7 +22,7 @@ use support::{Bench, fork, push_new, read_everything, repository_with_clock, wri
 const DAY: i64 = 86_400;
 
 fn look(bench: &Bench) -> LookInto<'_> {
-    LookInto { scratch: bench.path(), files: None }
+    bench.look()
 }
 
 fn open(store: Arc<dyn Store>) -> Repository {

@@ -92,8 +92,8 @@ impl Store for MadeUp {
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
         self.real.get_range(key, range).await
     }
-    async fn download(&self, key: &str, target: &Path) -> Result<u64, StoreError> {
-        self.real.download(key, target).await
+    async fn download(&self, key: &str, target: &Path, most: u64) -> Result<u64, StoreError> {
+        self.real.download(key, target, most).await
     }
     async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
         self.real.head(key).await

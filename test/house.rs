@@ -78,7 +78,7 @@ impl World {
     }
 
     fn look(&self) -> LookInto<'_> {
-        LookInto { scratch: self.bench.path(), files: None }
+        self.bench.look()
     }
 
     fn some_live(&self, at: usize) -> Option<VersionId> {
@@ -158,7 +158,7 @@ impl World {
     }
 
     fn clone(&mut self, stop: usize) {
-        let options = CloneOptions { refs: Vec::new(), sources: true };
+        let options = CloneOptions { refs: Vec::new(), sources: true, unknown: false };
         let source = block_on(Repository::open(self.store.clone())).unwrap();
         if stop > 0 {
             let faulty = FaultStore::stop_at_write(self.mirror.clone(), stop);

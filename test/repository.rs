@@ -105,8 +105,8 @@ fn a_store_that_ignores_conditions_is_refused() {
         async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
             self.0.get_range(key, range).await
         }
-        async fn download(&self, key: &str, target: &Path) -> Result<u64, StoreError> {
-            self.0.download(key, target).await
+        async fn download(&self, key: &str, target: &Path, most: u64) -> Result<u64, StoreError> {
+            self.0.download(key, target, most).await
         }
         async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
             self.0.head(key).await

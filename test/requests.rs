@@ -51,20 +51,23 @@ fn a_reader_that_names_a_branch_reads_four_objects_two_after_one_another() {
         let (_, resolved) = block_on(Repository::open_at(store.clone(), &revision)).unwrap();
         let target = bench.path().join("catalog");
         let target = CatalogTarget { reader: &Reads(&["1.0"]), path: &target, max_size: 1 << 20 };
-        assert!(block_on(open_version(store.as_ref(), &resolved, Some(target))).unwrap().downloaded);
+        block_on(open_version(store.as_ref(), &resolved, Some(target))).unwrap();
         assert_eq!((object_reads(&store), store.depth()), (4, 2), "{:#?}", store.requests());
         assert_eq!(store.writes(), 0);
     }
 }
 
 #[test]
-fn a_large_catalog_is_left_where_it_is() {
+fn a_catalog_larger_than_allowed_is_refused_by_name_and_size() {
     let bench = Bench::new(2);
     let (_, store, chain) = logged(&bench, 1);
     let target = bench.path().join("catalog");
     let resolved = fdl::repo::Resolved::of_version(chain[0].id());
     let small = CatalogTarget { reader: &Reads(&["1.0"]), path: &target, max_size: 3 };
-    assert!(!block_on(open_version(store.as_ref(), &resolved, Some(small))).unwrap().downloaded);
+    let error = block_on(open_version(store.as_ref(), &resolved, Some(small))).unwrap_err().to_string();
+    let size = chain[0].record.size.unwrap();
+    assert!(error.contains("ducklake.duckdb") && error.contains(&format!("{size} bytes")), "{error}");
+    assert!(!target.exists());
 }
 
 #[test]

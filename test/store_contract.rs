@@ -360,7 +360,7 @@ async fn says_what_is_absent(store: Arc<dyn Store>) {
                 store.get_range(key, 0..1).await.err(),
                 store.head(key).await.err(),
                 store.settle(key).await.err(),
-                store.download(key, &file).await.err(),
+                store.download(key, &file, u64::MAX).await.err(),
             ];
             for error in errors {
                 let absent = matches!(&error, Some(StoreError::NotFound { key: named }) if named == key);
@@ -384,7 +384,7 @@ async fn refuses_bad_keys(store: Arc<dyn Store>) {
             store.get_range(key, 0..1).await.err(),
             store.head(key).await.err(),
             store.settle(key).await.err(),
-            store.download(key, &file).await.err(),
+            store.download(key, &file, u64::MAX).await.err(),
             store.put(key, Body::Bytes(x())).await.err(),
             store.put_if_absent(key, x()).await.err(),
             store.put_if_unchanged(key, x(), &etag).await.err(),
@@ -416,10 +416,10 @@ async fn downloads(store: Arc<dyn Store>) {
     let file = folder.path().join("file");
     std::fs::write(&file, "what was there before").unwrap();
     put(&*store, "a", "new").await;
-    assert_eq!(store.download("a", &file).await.unwrap(), 3);
+    assert_eq!(store.download("a", &file, u64::MAX).await.unwrap(), 3);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "new");
     let nowhere = folder.path().join("absent/file");
-    let error = store.download("a", &nowhere).await.unwrap_err();
+    let error = store.download("a", &nowhere, u64::MAX).await.unwrap_err();
     assert!(matches!(error, StoreError::Failed { .. }), "{error:?}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }

@@ -20,7 +20,7 @@ const SECRET: &str = "data/main/people/name=Aiko/secret.parquet";
 const OPEN: &str = "data/main/towns/open.parquet";
 
 fn look(bench: &Bench) -> LookInto<'_> {
-    LookInto { scratch: bench.path(), files: None }
+    bench.look()
 }
 
 /// A version whose only table has this name. The catalogs of those with `SECRET` hold a statistic of it, and all of them
@@ -246,7 +246,7 @@ fn stopped_at_any_write_heads_can_be_read_and_the_next_call_finishes() {
 
 fn copy(bench: &Bench, source: &Arc<MemoryStore>, target: &dyn Store) -> Result<Cloned, CloneError> {
     let source = block_on(Repository::open(source.clone())).unwrap();
-    block_on(clone(&source, target, &CloneOptions { refs: Vec::new(), sources: true }, look(bench)))
+    block_on(clone(&source, target, &CloneOptions { refs: Vec::new(), sources: true, unknown: false }, look(bench)))
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! files.json: the data files of a version's tables (docs/format.md section 5).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -105,6 +105,13 @@ impl Files {
             let deletes = deletes.map(|deletes| (deletes.path.as_str(), deletes.bytes));
             std::iter::once((file.path.as_str(), file.bytes)).chain(deletes)
         })
+    }
+
+    /// The schema and name of every table that has data files.
+    #[must_use]
+    pub fn tables(&self) -> BTreeSet<(&str, &str)> {
+        let tables = self.tables.iter().filter(|table| !table.files.is_empty());
+        tables.map(|table| (table.schema.as_str(), table.table.as_str())).collect()
     }
 
     /// Every data and delete file once, by its key.

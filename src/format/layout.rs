@@ -2,6 +2,7 @@
 
 use super::error::FormatError;
 use super::hash::Sha256;
+use super::head::TEXT_LIMIT;
 use super::version_id::VersionId;
 
 /// The settings.
@@ -34,6 +35,33 @@ pub const CATALOGS: &str = "catalogs/";
 pub const WAL: &str = ".wal";
 /// The name of the mark of a version that is past retention or withdrawn.
 pub const EXPIRED_JSON: &str = "expired.json";
+
+/// The most bytes that are read of a catalog, unless the reader allows more.
+pub const MAX_CATALOG: u64 = 2 << 30;
+
+/// The most bytes of an object that are read into memory (docs/format.md section 1). What has no entry there is never
+/// read so but when it is small.
+#[must_use]
+pub fn limit(key: &str) -> u64 {
+    match in_version(key) {
+        Some((_, name)) => limit_of_name(name),
+        None if key.starts_with(REFS) => TEXT_LIMIT as u64,
+        None => limit_of_name(key),
+    }
+}
+
+/// [`limit`] by the name of the file, for those in a working copy.
+#[must_use]
+pub fn limit_of_name(name: &str) -> u64 {
+    match name {
+        HEAD => TEXT_LIMIT as u64,
+        FDL_JSON | VERSION_JSON => 1 << 20,
+        SIGNATURE | EXPIRED_JSON => 64 << 10,
+        REFS_JSON => 64 << 20,
+        DATASET_JSON | FILES_JSON => 512 << 20,
+        _ => 64 << 20,
+    }
+}
 
 /// The folder of a version, with `/` at the end.
 #[must_use]

@@ -83,7 +83,7 @@ impl Refusal {
         match error {
             StoreError::NotFound { key } => Self::not_found(key),
             // Symbolic links and folders: nothing that is served.
-            StoreError::BadKey { key, .. } => Self::not_found(key),
+            StoreError::BadKey { key, .. } | StoreError::NotRegular { key, .. } => Self::not_found(key),
             // S3 says so of absent keys where listing is not allowed; readers know (docs/format.md section 10).
             StoreError::Permission { key, .. } => Self::forbidden(format!("the host may not read {key}")),
             _ => Self::store(error),
@@ -96,6 +96,9 @@ impl Refusal {
         match error {
             StoreError::BadKey { key, why } => {
                 Self::new(StatusCode::BAD_REQUEST, "FDL-BAD-PATH", format!("{key:?} cannot be written: {why}"))
+            }
+            StoreError::NotRegular { key, .. } => {
+                Self::new(StatusCode::BAD_REQUEST, "FDL-BAD-PATH", format!("{key:?} cannot be written"))
             }
             StoreError::NoSpace { .. } => Self::full(),
             _ => Self::store(error),

@@ -138,7 +138,9 @@ async fn data_file(shared: &Shared, key: &str, size: u64) -> Result<(), Refusal>
 
 fn missing(key: &str, error: &StoreError) -> Refusal {
     match error {
-        StoreError::NotFound { .. } | StoreError::BadKey { .. } => corrupt(key, "it is missing, but the push names it"),
+        StoreError::NotFound { .. } | StoreError::BadKey { .. } | StoreError::NotRegular { .. } => {
+            corrupt(key, "it is missing, but the push names it")
+        }
         error => Refusal::unwritten(error),
     }
 }

@@ -1,6 +1,6 @@
 //! Looking into catalogs, for which the caller has the means and this layer has not.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use tempfile::TempPath;
 
@@ -28,61 +28,40 @@ impl std::fmt::Debug for LookInto<'_> {
     }
 }
 
-/// An object as a file of this machine.
-#[derive(Debug)]
-pub enum OnDisk {
-    /// It is in the repository's folder.
-    InPlace(PathBuf),
-    /// A copy, removed when dropped.
-    Copy(TempPath),
-}
-
-impl AsRef<Path> for OnDisk {
-    fn as_ref(&self) -> &Path {
-        match self {
-            Self::InPlace(path) => path,
-            Self::Copy(path) => path,
-        }
-    }
-}
-
-/// A name for a copy that nothing else has.
+/// A name for a copy that nothing else has. In the folder of a repository it is one that no listing shows and the store
+/// sweeps up.
 pub(super) fn scratch_file(scratch: &Path) -> Result<TempPath, RepoError> {
-    let made = tempfile::Builder::new().prefix("fdl-").tempfile_in(scratch);
+    let made = tempfile::Builder::new().prefix(".fdl-").suffix(".tmp").tempfile_in(scratch);
     Ok(made.map_err(|source| RepoError::Local { path: scratch.to_owned(), source })?.into_temp_path())
 }
 
-/// A catalog as a file of this machine, with the hash of the record.
+/// A copy of a catalog, with the hash of the record; removed when dropped. Always a copy, also of one in a folder: what
+/// lies in the repository can be replaced between a look at it and the next.
 ///
 /// # Errors
-/// [`RepoError::Corrupt`] when it is missing or has another hash; [`RepoError::Expired`] and [`RepoError::Withdrawn`]
-/// when it has gone away.
+/// [`RepoError::Corrupt`] when it is missing, no regular file, of another size or hash; [`RepoError::TooLarge`] above
+/// [`layout::MAX_CATALOG`]; [`RepoError::Expired`] and [`RepoError::Withdrawn`] when it has gone away.
 pub async fn fetch_catalog(
     store: &dyn Store,
     record: &Record,
     catalog: &Catalog,
     scratch: &Path,
-) -> Result<OnDisk, RepoError> {
-    if let Some(root) = store.local_root() {
-        let path = root.join(&catalog.key);
-        return match Sha256::of_file(&path) {
-            Ok((found, _)) if found == catalog.sha256 => Ok(OnDisk::InPlace(path)),
-            Ok((found, _)) => {
-                let why = format!("its sha256 is {found}, not {}", catalog.sha256);
-                Err(RepoError::corrupt(&catalog.key, why))
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                Err(match super::read::read_mark(store, record.id).await? {
-                    Some(mark) => RepoError::marked(record.id, mark),
-                    None => RepoError::corrupt(&catalog.key, "it is missing"),
-                })
-            }
-            Err(source) => Err(RepoError::Local { path, source }),
-        };
-    }
+) -> Result<TempPath, RepoError> {
     let copy = scratch_file(scratch)?;
-    download_catalog(store, record.id, catalog, &copy).await?;
-    Ok(OnDisk::Copy(copy))
+    download_catalog(store, record.id, catalog, &copy, layout::MAX_CATALOG).await?;
+    Ok(copy)
+}
+
+/// Refuses a repository in a folder whose data folder, or one of these data files, is a symbolic link or anything but a
+/// folder or file: DuckDB opens data files by their paths and follows whatever it finds. What is missing is no error.
+///
+/// # Errors
+/// [`RepoError::Corrupt`] for the first such thing.
+pub async fn require_inside(store: &dyn Store, data_dir: &DataDir, files: Option<&Files>) -> Result<(), RepoError> {
+    // Of a key in the data folder the folder is looked at.
+    let mut keys = vec![format!("{data_dir}fdl")];
+    keys.extend(files.into_iter().flat_map(Files::iter).map(|(key, _)| key.to_owned()));
+    Ok(store.check_regular(&keys).await?)
 }
 
 /// Refuses a catalog beside which a write-ahead log lies, for whoever has DuckDB read it where it is: DuckDB applies one
@@ -108,9 +87,9 @@ pub fn named_by(
     files: &CatalogFiles<'_>,
     catalog: &Catalog,
     data_dir: &DataDir,
-    file: &OnDisk,
+    file: &Path,
 ) -> Result<Files, RepoError> {
-    let named = files(file.as_ref()).map_err(|why| RepoError::corrupt(&catalog.key, why))?;
+    let named = files(file).map_err(|why| RepoError::corrupt(&catalog.key, why))?;
     named.check(data_dir)?;
     Ok(named)
 }
@@ -126,21 +105,67 @@ pub(super) async fn version_files(
     record: &Record,
     look: LookInto<'_>,
 ) -> Result<Files, RepoError> {
-    let key = layout::files(record.id);
-    if let (Some(hash), Some(object)) = (record.files_sha256, get_optional(store, &key).await?)
-        && Sha256::of(&object.bytes) == hash
-    {
-        match Files::parse(&object.bytes, data_dir) {
-            Ok(files) => return Ok(files),
-            Err(error @ FormatError::BadPath { .. }) => return Err(error.into()),
-            Err(_) => {}
+    match vouched(store, data_dir, record).await? {
+        Some(files) => Ok(files),
+        None => {
+            let why = "it is missing or not the one of version.json, and the catalog cannot be looked into here";
+            in_catalog(store, data_dir, record, &record.main_catalog(), look, why).await
         }
     }
-    let Some(hook) = look.files else {
-        let why = "it is missing or not the one of version.json, and the catalog cannot be looked into here";
-        return Err(RepoError::corrupt(key, why));
-    };
-    let catalog = record.main_catalog();
-    let file = fetch_catalog(store, record, &catalog, look.scratch).await?;
-    named_by(hook, &catalog, data_dir, &file)
+}
+
+/// What a version names by files.json, where the record vouches for it, and by each of its catalogs: one list where they
+/// agree. Whoever deletes data files asks this: a reader follows the catalog, and a record may vouch for a files.json
+/// that leaves files out.
+///
+/// # Errors
+/// [`RepoError::Corrupt`] when a catalog cannot be looked into; [`RepoError::Format`] for a path that leaves the data
+/// folder.
+pub(super) async fn every_list(
+    store: &dyn Store,
+    data_dir: &DataDir,
+    record: &Record,
+    look: LookInto<'_>,
+) -> Result<Vec<Files>, RepoError> {
+    let mut lists: Vec<Files> = vouched(store, data_dir, record).await?.into_iter().collect();
+    for catalog in record.all_catalogs() {
+        let why = "the catalogs of the version cannot be looked into here, and files.json alone does not tell what they name";
+        let named = in_catalog(store, data_dir, record, &catalog, look, why).await?;
+        if !lists.iter().any(|list| list.by_key() == named.by_key() && list.tables() == named.tables()) {
+            lists.push(named);
+        }
+    }
+    Ok(lists)
+}
+
+/// What a catalog names; `why` it cannot be looked into where the caller has no means.
+async fn in_catalog(
+    store: &dyn Store,
+    data_dir: &DataDir,
+    record: &Record,
+    catalog: &Catalog,
+    look: LookInto<'_>,
+    why: &str,
+) -> Result<Files, RepoError> {
+    let hook = look.files.ok_or_else(|| RepoError::corrupt(layout::files(record.id), why))?;
+    let file = fetch_catalog(store, record, catalog, look.scratch).await?;
+    named_by(hook, catalog, data_dir, &file)
+}
+
+/// files.json, where it is there, can be read and the record vouches for it.
+pub(super) async fn vouched(
+    store: &dyn Store,
+    data_dir: &DataDir,
+    record: &Record,
+) -> Result<Option<Files>, RepoError> {
+    match (record.files_sha256, get_optional(store, &layout::files(record.id)).await?) {
+        (Some(hash), Some(object)) if Sha256::of(&object.bytes) == hash => {
+            match Files::parse(&object.bytes, data_dir) {
+                Ok(files) => Ok(Some(files)),
+                Err(error @ FormatError::BadPath { .. }) => Err(error.into()),
+                Err(_) => Ok(None),
+            }
+        }
+        _ => Ok(None),
+    }
 }

@@ -107,6 +107,16 @@ pub enum RepoError {
         /// What is wrong with it.
         why: String,
     },
+    /// The catalog has more bytes than the reader allows. It may be whole and right.
+    #[error("{object} has {} bytes, and no more than {limit} are read", size.map_or("more".to_owned(), |size| size.to_string()))]
+    TooLarge {
+        /// Its key.
+        object: String,
+        /// How many bytes it has, where its record says so.
+        size: Option<u64>,
+        /// How many the reader allows.
+        limit: u64,
+    },
     /// A write-ahead log beside a catalog that is to be read where it is.
     #[error("{object} lies beside a catalog, and DuckDB would read the catalog with the changes in it")]
     WriteAheadLog {
@@ -190,7 +200,20 @@ pub enum RepoError {
     },
     /// The store could not do what was asked.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(StoreError),
+}
+
+/// What is at a key and is no object, or goes on for too long, is damage of the repository.
+impl From<StoreError> for RepoError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::NotRegular { key, wanted, found } => Self::corrupt(key, format!("it is no {wanted} ({found})")),
+            StoreError::TooLarge { key, limit } => {
+                Self::corrupt(key, format!("it has more than {limit} bytes, the most that is read of it"))
+            }
+            other => Self::Store(other),
+        }
+    }
 }
 
 /// What a mark says, as the end of a sentence.

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::format::{Record, RefName, VersionId, layout};
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 
 use super::CONCURRENT;
 use super::error::RepoError;
@@ -97,19 +97,32 @@ impl Folders {
 /// # Errors
 /// Those of the store; [`StoreError::Unsupported`](crate::store::StoreError::Unsupported) where it cannot list.
 pub(super) async fn list_folders(store: &dyn Store) -> Result<Folders, RepoError> {
-    let folders = store
-        .list(layout::VERSIONS)
-        .try_fold(Folders::default(), |mut folders, meta| async move {
-            match layout::in_version(&meta.key) {
-                Some((id, name)) => {
-                    let part = Part { name: name.to_owned(), size: meta.size, written: meta.last_modified };
-                    folders.by_id.entry(id).or_default().0.push(part);
-                }
-                None => folders.strays.push(meta.key),
+    list_folders_but(store, &mut |error| Err(error.into())).await
+}
+
+/// [`list_folders`], where the caller says what an error among the objects means.
+pub(super) async fn list_folders_but(
+    store: &dyn Store,
+    odd: &mut (dyn FnMut(StoreError) -> Result<(), RepoError> + Send),
+) -> Result<Folders, RepoError> {
+    let mut folders = Folders::default();
+    let mut listing = store.list(layout::VERSIONS);
+    while let Some(meta) = listing.next().await {
+        let meta = match meta {
+            Ok(meta) => meta,
+            Err(error) => {
+                odd(error)?;
+                continue;
             }
-            Ok(folders)
-        })
-        .await?;
+        };
+        match layout::in_version(&meta.key) {
+            Some((id, name)) => {
+                let part = Part { name: name.to_owned(), size: meta.size, written: meta.last_modified };
+                folders.by_id.entry(id).or_default().0.push(part);
+            }
+            None => folders.strays.push(meta.key),
+        }
+    }
     Ok(folders)
 }
 

@@ -1,7 +1,10 @@
 //! Deleting what no version needs (docs/format.md section 12).
 //!
 //! A version is live while it has no mark, whether or not a ref leads to it; one that has a mark and is held by a ref all
-//! the same is taken for live too, as far as its files.json can be read. Nothing under `sources/` is ever looked at.
+//! the same is taken for live too, as far as its files can be told. Nothing under `sources/` is ever looked at.
+//!
+//! What a live version needs is what its files.json and its catalogs name: a record can vouch for a files.json that leaves
+//! files out, and readers follow the catalog. Catalogs are read only where there is something to delete.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
@@ -9,13 +12,13 @@ use std::fmt;
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::{StreamExt, TryStreamExt, stream};
 
-use crate::format::{Random, VersionId, layout};
+use crate::format::{Files, Random, VersionId, layout};
 use crate::store::{Store, StoreError};
 
 use super::CONCURRENT;
-use super::catalog::{LookInto, version_files};
+use super::catalog::{LookInto, every_list, version_files};
 use super::error::RepoError;
-use super::folders::{Folders, list_folders, read_records};
+use super::folders::{Folder, Folders, list_folders, read_records};
 use super::key_set::KeySet;
 use super::open::Repository;
 use super::read::{read_mark, read_record};
@@ -23,6 +26,9 @@ use super::refs::{Refs, list_refs};
 
 /// How many objects are deleted between two looks at the refs and versions.
 const AT_ONCE: usize = 10_000;
+
+/// How many versions' catalogs are in hand at a time.
+const CATALOGS: usize = 4;
 
 /// What is spared.
 #[derive(Debug, Clone)]
@@ -103,20 +109,20 @@ pub struct GcPlan {
 
 /// Says what would go. Writes nothing, so it takes `now` for the store's time; [`run_gc`] asks the store itself.
 ///
-/// Each of `versions/`, `refs/` and the data folder is listed once, and each files.json read. Beside the rows it keeps
-/// 16 bytes for each data file that is live.
+/// Each of `versions/`, `refs/` and the data folder is listed once, and each files.json read; where a data file could go,
+/// every catalog of a live version as well. Beside the rows it keeps 16 bytes for each data file that is live.
 ///
 /// # Errors
-/// [`RepoError::Corrupt`] when a record that is there or that a ref or another record names cannot be read, or of a live
-/// version neither files.json nor the catalog: it is not known then what it needs, and nothing may go. Those of the store
-/// where it cannot list.
+/// [`RepoError::Corrupt`] when a record that is there or that a ref or another record names cannot be read, or when a data
+/// file could go and a catalog of a live version cannot be looked into: it is not known then what it needs, and nothing
+/// may go. Those of the store where it cannot list.
 pub async fn plan_gc(
     repository: &Repository,
     options: &GcOptions,
     look: LookInto<'_>,
     now: DateTime<Utc>,
 ) -> Result<GcPlan, RepoError> {
-    let mut work = Work::new(repository, options, look, BTreeSet::new());
+    let mut work = Work::new(repository, options, look, BTreeSet::new(), Ask::Lists);
     let (folders, refs) = work.look().await?;
     let before = now.checked_sub_signed(options.grace).unwrap_or(DateTime::<Utc>::MIN_UTC);
     let row = |path, bytes, written, reason| GcRow { path, bytes, age: now - written, reason, done: false };
@@ -135,6 +141,13 @@ pub async fn plan_gc(
         if meta.last_modified < before && !work.needed.contains(&meta.key) && !options.files.contains(&meta.key) {
             rows.push(row(meta.key, meta.size, meta.last_modified, GcReason::Unnamed));
         }
+    }
+    drop(listing);
+    if rows.iter().any(|row| row.reason == GcReason::Unnamed) {
+        work.ask = Ask::Catalogs;
+        let live = work.live.iter().map(|id| (*id, folders.by_id.get(id).is_some_and(Folder::is_marked))).collect();
+        work.need(live).await?;
+        rows.retain(|row| row.reason != GcReason::Unnamed || !work.needed.contains(&row.path));
     }
     Ok(GcPlan { rows, now, live: work.live })
 }
@@ -158,7 +171,7 @@ pub async fn run_gc(
 ) -> Result<Vec<GcRow>, RepoError> {
     let store = repository.store();
     let GcPlan { mut rows, now: planned, live } = plan;
-    let mut work = Work::new(repository, options, look, live);
+    let mut work = Work::new(repository, options, look, live, Ask::Catalogs);
     let now = store_time(repository, random).await?;
     for row in &mut rows {
         row.age = row.age.checked_add(&(now - planned)).unwrap_or(TimeDelta::zero());
@@ -222,7 +235,17 @@ async fn store_time(repository: &Repository, random: &dyn Random) -> Result<Date
     Ok(time)
 }
 
+/// What is asked for the data files of a version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ask {
+    /// files.json, and the catalog where that does not tell.
+    Lists,
+    /// Its catalogs as well.
+    Catalogs,
+}
+
 struct Work<'a> {
+    ask: Ask,
     repository: &'a Repository,
     options: &'a GcOptions,
     look: LookInto<'a>,
@@ -234,8 +257,14 @@ struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    fn new(repository: &'a Repository, options: &'a GcOptions, look: LookInto<'a>, live: BTreeSet<VersionId>) -> Self {
-        Self { repository, options, look, live, needed: KeySet::default(), parents: BTreeMap::new() }
+    fn new(
+        repository: &'a Repository,
+        options: &'a GcOptions,
+        look: LookInto<'a>,
+        live: BTreeSet<VersionId>,
+        ask: Ask,
+    ) -> Self {
+        Self { ask, repository, options, look, live, needed: KeySet::default(), parents: BTreeMap::new() }
     }
 
     /// Reads refs and versions, and adds what those need that were not live before, until there are none.
@@ -246,7 +275,7 @@ impl<'a> Work<'a> {
             let refs = list_refs(store).await?;
             let folders = list_folders(store).await?;
             let held: BTreeSet<VersionId> = refs.refs.values().copied().collect();
-            let live = |(id, folder): (VersionId, &super::folders::Folder)| {
+            let live = |(id, folder): (VersionId, &Folder)| {
                 (!folder.is_marked() || held.contains(&id)).then_some((id, folder.is_marked()))
             };
             let new: Vec<(VersionId, bool)> =
@@ -266,7 +295,7 @@ impl<'a> Work<'a> {
         let store = self.repository.store();
         let held = refs.refs.iter().map(|(name, id)| (*id, name.to_string()));
         let mut named: BTreeMap<VersionId, String> = held.collect();
-        let is_complete = |id: &VersionId| folders.by_id.get(id).is_some_and(super::folders::Folder::is_complete);
+        let is_complete = |id: &VersionId| folders.by_id.get(id).is_some_and(Folder::is_complete);
         // Taken away or not, as each had its parents before it.
         let unread = folders.complete().map(|(id, _)| id).filter(|id| !self.parents.contains_key(id));
         let read = read_records(store, unread).await?;
@@ -283,13 +312,21 @@ impl<'a> Work<'a> {
 
     /// Adds the data files of versions.
     async fn need(&mut self, versions: Vec<(VersionId, bool)>) -> Result<(), RepoError> {
-        let (repository, look) = (self.repository, self.look);
+        let (repository, look, ask) = (self.repository, self.look, self.ask);
+        let at_once = match ask {
+            Ask::Lists => CONCURRENT,
+            Ask::Catalogs => CATALOGS,
+        };
         let mut all = stream::iter(versions)
             .map(|(id, marked)| async move {
                 let store = repository.store();
                 let files = async {
                     let record = read_record(store, id).await?;
-                    let files = version_files(store, &repository.settings().data_dir, &record, look).await?;
+                    let data_dir = &repository.settings().data_dir;
+                    let files = match ask {
+                        Ask::Lists => vec![version_files(store, data_dir, &record, look).await?],
+                        Ask::Catalogs => every_list(store, data_dir, &record, look).await?,
+                    };
                     Ok::<_, RepoError>((id, record.parents, files))
                 };
                 match files.await {
@@ -300,11 +337,11 @@ impl<'a> Work<'a> {
                     Err(error) => Err(error),
                 }
             })
-            .buffer_unordered(CONCURRENT);
+            .buffer_unordered(at_once);
         while let Some(files) = all.try_next().await? {
             let Some((id, parents, files)) = files else { continue };
             self.parents.insert(id, parents);
-            for (key, _) in files.iter() {
+            for (key, _) in files.iter().flat_map(Files::iter) {
                 self.needed.insert(key);
             }
         }
@@ -313,7 +350,7 @@ impl<'a> Work<'a> {
 
     /// Whether the folder is of a version that never got its record, and that nobody waits for.
     fn is_unfinished(&self, folders: &Folders, refs: &Refs, id: VersionId) -> bool {
-        let complete = folders.by_id.get(&id).is_some_and(super::folders::Folder::is_complete);
+        let complete = folders.by_id.get(&id).is_some_and(Folder::is_complete);
         let held = refs.refs.values().any(|version| *version == id);
         !complete && !held && !self.options.versions.contains(&id)
     }

@@ -22,7 +22,7 @@ mod resolve;
 mod verify;
 mod withdraw;
 
-pub use catalog::{CatalogFiles, LookInto, OnDisk, fetch_catalog, named_by, require_no_wal};
+pub use catalog::{CatalogFiles, LookInto, fetch_catalog, named_by, require_inside, require_no_wal};
 pub use clone::{CloneError, CloneOptions, Cloned, clone};
 pub use error::RepoError;
 pub use expire::{ExpireAction, ExpireOptions, ExpirePlan, ExpireRow, plan_expire, run_expire};

@@ -40,14 +40,8 @@ pub struct CatalogTarget<'a> {
     pub reader: &'a dyn CatalogReader,
     /// The file it becomes.
     pub path: &'a Path,
-    /// A catalog larger than this many bytes is left where it is.
+    /// A catalog larger than this many bytes is refused.
     pub max_size: u64,
-}
-
-impl CatalogTarget<'_> {
-    fn is_too_large(&self, catalog: &Catalog) -> bool {
-        catalog.size.is_some_and(|size| size > self.max_size)
-    }
 }
 
 /// A version that may be read.
@@ -55,8 +49,6 @@ impl CatalogTarget<'_> {
 pub struct Opened {
     /// Its record.
     pub record: Record,
-    /// Whether the reader's catalog was copied to the target, and has the hash of the record.
-    pub downloaded: bool,
 }
 
 /// The object, or nothing when there is none.
@@ -139,10 +131,12 @@ pub async fn read_live(store: &dyn Store, id: VersionId) -> Result<Record, RepoE
     }
 }
 
-/// Opens the version that a revision came to, and copies its catalog at the same time if asked to.
+/// Opens the version that a revision came to. With a target its catalog has been copied there, and has the hash of the
+/// record.
 ///
 /// # Errors
-/// [`RepoError::Unborn`] when there is no version yet, otherwise those of [`read_live`] and [`download_catalog`].
+/// [`RepoError::Unborn`] when there is no version yet, otherwise those of [`read_live`], [`readable_catalog`] and
+/// [`download_catalog`].
 pub async fn open_version(
     store: &dyn Store,
     resolved: &Resolved,
@@ -150,7 +144,7 @@ pub async fn open_version(
 ) -> Result<Opened, RepoError> {
     let id = resolved.version()?;
     let opened = match target {
-        None => read_live(store, id).await.map(|record| Opened { record, downloaded: false }),
+        None => read_live(store, id).await.map(|record| Opened { record }),
         Some(target) => open_with_catalog(store, id, target).await,
     };
     opened.map_err(|error| match &resolved.reference {
@@ -168,55 +162,60 @@ async fn open_with_catalog(store: &dyn Store, id: VersionId, target: CatalogTarg
     if store.local_root().is_some() {
         let record = read_live(store, id).await?;
         let catalog = readable_catalog(&record, target.reader)?;
-        return fetch_wanted(store, record, &catalog, &target).await;
+        download_catalog(store, id, &catalog, target.path, target.max_size).await?;
+        return Ok(Opened { record });
     }
     let folder = target.path.parent().unwrap_or(Path::new("."));
     let own = scratch_file(folder)?;
     let key = layout::catalog(id);
     let record = pin!(read_live(store, id));
-    let download = pin!(store.download(&key, &own));
+    let download = pin!(store.download(&key, &own, target.max_size));
     let (record, download) = match select(record, download).await {
         Either::Left((record, download)) => (record?, Either::Left(download)),
         Either::Right((downloaded, record)) => (record.await?, Either::Right(downloaded)),
     };
     let catalog = readable_catalog(&record, target.reader)?;
+    require_allowed(&catalog, target.max_size)?;
     let downloaded = match download {
         Either::Right(downloaded) if catalog.key == key => downloaded,
-        Either::Left(download) if catalog.key == key && !target.is_too_large(&catalog) => download.await,
-        _ => return fetch_wanted(store, record, &catalog, &target).await,
+        Either::Left(download) if catalog.key == key => download.await,
+        _ => {
+            download_catalog(store, id, &catalog, target.path, target.max_size).await?;
+            return Ok(Opened { record });
+        }
     };
-    arrived(store, id, &catalog, &own, downloaded).await?;
+    arrived(store, id, &catalog, &own, target.max_size, downloaded).await?;
     std::fs::rename(&own, target.path).map_err(|source| RepoError::Local { path: target.path.to_owned(), source })?;
-    Ok(Opened { record, downloaded: true })
+    Ok(Opened { record })
 }
 
-/// Copies the catalog, unless it is larger than wanted.
-async fn fetch_wanted(
-    store: &dyn Store,
-    record: Record,
-    catalog: &Catalog,
-    target: &CatalogTarget<'_>,
-) -> Result<Opened, RepoError> {
-    let downloaded = !target.is_too_large(catalog);
-    if downloaded {
-        download_catalog(store, record.id, catalog, target.path).await?;
-    }
-    Ok(Opened { record, downloaded })
-}
-
-/// Copies a catalog of a version into a file and checks its hash.
+/// Copies a catalog of a version into a file and checks its size and hash. No more than a byte behind the size that the
+/// record gives, or behind `max_size`, is read.
 ///
 /// # Errors
-/// [`RepoError::Corrupt`] when the catalog is missing or has another hash (the file is removed then),
-/// [`RepoError::Expired`] or [`RepoError::Withdrawn`] when it went away meanwhile.
+/// [`RepoError::Corrupt`] when the catalog is missing, no regular file, longer than the record says or has another hash
+/// (the file is removed then), [`RepoError::TooLarge`] when it has more than `max_size` bytes, [`RepoError::Expired`] or
+/// [`RepoError::Withdrawn`] when it went away meanwhile.
 pub async fn download_catalog(
     store: &dyn Store,
     id: VersionId,
     catalog: &Catalog,
     target: &Path,
+    max_size: u64,
 ) -> Result<(), RepoError> {
-    let downloaded = store.download(&catalog.key, target).await;
-    arrived(store, id, catalog, target, downloaded).await
+    require_allowed(catalog, max_size)?;
+    let downloaded = store.download(&catalog.key, target, catalog.size.unwrap_or(max_size)).await;
+    arrived(store, id, catalog, target, max_size, downloaded).await
+}
+
+/// Refuses a catalog that says itself that it is too large.
+fn require_allowed(catalog: &Catalog, limit: u64) -> Result<(), RepoError> {
+    match catalog.size {
+        Some(size) if size > limit => {
+            Err(RepoError::TooLarge { object: catalog.key.clone(), size: Some(size), limit })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Judges a download.
@@ -225,10 +224,24 @@ async fn arrived(
     id: VersionId,
     catalog: &Catalog,
     target: &Path,
+    max_size: u64,
     downloaded: Result<u64, StoreError>,
 ) -> Result<(), RepoError> {
+    let longer = |size| RepoError::corrupt(&catalog.key, format!("it is not the {size} bytes that version.json says"));
     match downloaded {
-        Ok(_) => {}
+        Ok(found) => match catalog.size.filter(|size| *size != found) {
+            Some(size) => {
+                drop(std::fs::remove_file(target));
+                return Err(longer(size));
+            }
+            None => {}
+        },
+        Err(StoreError::TooLarge { .. }) => {
+            return Err(match catalog.size {
+                Some(size) => longer(size),
+                None => RepoError::TooLarge { object: catalog.key.clone(), size: None, limit: max_size },
+            });
+        }
         // Whoever takes a version away marks it first.
         Err(StoreError::NotFound { .. }) => {
             return Err(match read_mark(store, id).await? {

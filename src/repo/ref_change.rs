@@ -107,6 +107,8 @@ pub(super) fn may_have_happened(error: &StoreError) -> bool {
         StoreError::NotFound { .. }
         | StoreError::Permission { .. }
         | StoreError::BadKey { .. }
+        | StoreError::NotRegular { .. }
+        | StoreError::TooLarge { .. }
         | StoreError::BadLocation { .. }
         | StoreError::NoSpace { .. }
         | StoreError::Rejected { .. }

@@ -14,9 +14,6 @@ use crate::format::{Catalog, Sha256, layout};
 use crate::lake::{self, Foreign, LakeError};
 use crate::repo::{self, CatalogTarget, Opened, Repository, Resolved};
 
-/// The largest catalog that is taken where the call names no other limit, in bytes.
-pub(super) const MAX_CATALOG: u64 = 2 << 30;
-
 /// Where copies are kept.
 #[derive(Debug, Clone)]
 pub(super) enum Keep {
@@ -86,7 +83,9 @@ pub(super) fn open(
     let source = reader.catalog(&opened)?;
     let foreign = Foreign { file: &copied, name: &source.key };
     let contents = foreign.rewrite(&made)?;
-    lake::files_of(&contents, &repository.settings().data_dir)?;
+    let data_dir = &repository.settings().data_dir;
+    let files = lake::files_of(&contents, data_dir)?;
+    context.block_on(repo::require_inside(repository.store(), data_dir, Some(&files)))??;
     let (ours, _) = Sha256::of_file(&made).map_err(|source| io("read", &made, source))?;
     let file = folder.join(format!("{}{ours}.duckdb", begins(&opened, &source)));
     // The note first: a copy that is found is whole.

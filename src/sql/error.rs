@@ -248,6 +248,11 @@ impl From<StoreError> for Error {
             }
             StoreError::BadLocation { .. } => (Code::BadArgument, "give the path of a folder, or a URL."),
             StoreError::BadKey { .. } => (Code::BadPath, "only the layout's own paths can be used."),
+            StoreError::NotRegular { .. } => (
+                Code::Corrupt,
+                "a repository holds files and folders alone; look at what is there, and restore it from a copy.",
+            ),
+            StoreError::TooLarge { .. } => (Code::Corrupt, "restore the object from a copy of the repository."),
             StoreError::NoSpace { .. } => (Code::Store, "free some space, then call again; nothing was published."),
             StoreError::Rejected { .. } => (Code::Store, "do what the reason asks for, then call again."),
             StoreError::Unsupported { .. } => (Code::Store, "use a folder of this machine."),

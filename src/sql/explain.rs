@@ -50,6 +50,15 @@ impl From<RepoError> for Error {
                  gets the newest), or ask the publisher to add yours to catalog_formats in fdl.json."
                     .into(),
             ),
+            RepoError::TooLarge { size, limit, .. } => (
+                Code::BadArgument,
+                match size {
+                    Some(size) => {
+                        format!("if you trust its publisher, allow that much: max_catalog := {size} (fdl_attach, fdl_checkout).")
+                    }
+                    None => format!("if you trust its publisher, allow more than max_catalog := {limit} (fdl_attach, fdl_checkout)."),
+                },
+            ),
             RepoError::WriteAheadLog { .. } => (Code::Corrupt, WRITE_AHEAD_LOG.into()),
             RepoError::Corrupt { .. } => {
                 (Code::Corrupt, "restore the object from a copy of the repository; nothing was changed.".into())

@@ -27,6 +27,24 @@ pub enum StoreError {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// Something is at the key, or on the way to it, that is neither a file nor a folder.
+    #[error("{key} is no {wanted} ({found})")]
+    NotRegular {
+        /// The key of what is there: the one that was asked for, or a folder on the way to it.
+        key: String,
+        /// What should be there: `regular file`, `folder`.
+        wanted: &'static str,
+        /// What is there, with its article: `a symbolic link`.
+        found: &'static str,
+    },
+    /// The object goes on after the most that may be read of it. Not more than a byte behind that was read.
+    #[error("{key} has more than {limit} bytes, the most that is read of it")]
+    TooLarge {
+        /// The key that was asked for.
+        key: String,
+        /// How many bytes are read at the most.
+        limit: u64,
+    },
     /// The location cannot be one of a repository.
     #[error("{location:?} is not a location of a repository: {why}")]
     BadLocation {

@@ -201,8 +201,8 @@ impl Store for FaultStore {
         self.faulty(Verb::GetRange, key, self.inner.get_range(key, range)).await
     }
 
-    async fn download(&self, key: &str, target: &Path) -> Result<u64, StoreError> {
-        self.faulty(Verb::Download, key, self.inner.download(key, target)).await
+    async fn download(&self, key: &str, target: &Path, most: u64) -> Result<u64, StoreError> {
+        self.faulty(Verb::Download, key, self.inner.download(key, target, most)).await
     }
 
     async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
@@ -230,6 +230,10 @@ impl Store for FaultStore {
 
     async fn settle(&self, key: &str) -> Result<ObjectMeta, StoreError> {
         self.faulty(Verb::Settle, key, self.inner.settle(key)).await
+    }
+
+    async fn check_regular(&self, keys: &[String]) -> Result<(), StoreError> {
+        self.inner.check_regular(keys).await
     }
 
     fn list(&self, prefix: &str) -> BoxStream<'_, Result<ObjectMeta, StoreError>> {

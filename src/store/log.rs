@@ -205,8 +205,8 @@ impl Store for LoggedStore {
         self.logged(Verb::GetRange, key, request, |bytes| bytes.len() as u64).await
     }
 
-    async fn download(&self, key: &str, target: &Path) -> Result<u64, StoreError> {
-        let request = self.inner.download(key, target);
+    async fn download(&self, key: &str, target: &Path, most: u64) -> Result<u64, StoreError> {
+        let request = self.inner.download(key, target, most);
         self.logged(Verb::Download, key, request, |size| *size).await
     }
 
@@ -241,6 +241,10 @@ impl Store for LoggedStore {
 
     async fn settle(&self, key: &str) -> Result<ObjectMeta, StoreError> {
         self.logged(Verb::Settle, key, self.inner.settle(key), |_| 0).await
+    }
+
+    async fn check_regular(&self, keys: &[String]) -> Result<(), StoreError> {
+        self.inner.check_regular(keys).await
     }
 
     fn list(&self, prefix: &str) -> BoxStream<'_, Result<ObjectMeta, StoreError>> {

@@ -13,6 +13,8 @@ use chrono::{DateTime, Utc};
 use futures::stream::{self, BoxStream, StreamExt};
 
 use super::local::{local_error, replace_file};
+use crate::format::layout;
+
 use super::{Body, ConditionalWrite, ETag, Object, ObjectMeta, Store, StoreError, key};
 
 /// Objects in a map. Every request ends at its first poll, so the order of requests is the order of polls.
@@ -93,6 +95,13 @@ impl Stored {
     }
 }
 
+fn require_size(key: &str, bytes: &Bytes, limit: u64) -> Result<(), StoreError> {
+    match bytes.len() as u64 > limit {
+        true => Err(StoreError::TooLarge { key: key.to_owned(), limit }),
+        false => Ok(()),
+    }
+}
+
 /// Blocking, so that a test needs no tokio runtime.
 fn read_file(path: &Path) -> Result<Bytes, StoreError> {
     Ok(std::fs::read(path).map_err(|e| local_error(path, "read", e))?.into())
@@ -106,6 +115,7 @@ impl Store for MemoryStore {
 
     async fn get(&self, key: &str) -> Result<Object, StoreError> {
         let bytes = self.read(key)?.bytes;
+        require_size(key, &bytes, layout::limit(key))?;
         let etag = ETag::of_content(&bytes);
         Ok(Object { bytes, etag })
     }
@@ -117,8 +127,9 @@ impl Store for MemoryStore {
         Ok(bytes.slice(cut(range.start).min(end)..end))
     }
 
-    async fn download(&self, key: &str, target: &Path) -> Result<u64, StoreError> {
+    async fn download(&self, key: &str, target: &Path, most: u64) -> Result<u64, StoreError> {
         let bytes = self.read(key)?.bytes;
+        require_size(key, &bytes, most)?;
         replace_file(target, |file| file.write_all(&bytes)).map_err(|e| local_error(target, "write", e))?;
         Ok(bytes.len() as u64)
     }

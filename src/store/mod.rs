@@ -63,17 +63,26 @@ pub trait Store: Send + Sync + std::fmt::Debug {
         None
     }
 
-    /// Reads a whole object.
+    /// Reads a whole small object: of one that has more bytes than [`layout::limit`](crate::format::layout::limit) gives for its key, no more than a byte
+    /// behind that, and it is [`StoreError::TooLarge`].
     async fn get(&self, key: &str) -> Result<Object, StoreError>;
 
     /// Reads the bytes of a range. A range that ends behind the object is cut at its end, so one that begins there is
     /// empty.
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StoreError>;
 
-    /// Copies a whole object into a file of this machine, streamed. Returns its size.
+    /// Copies a whole object into a file of this machine, streamed. Returns its size. One that has more than `most` bytes
+    /// is [`StoreError::TooLarge`], and no more than a byte behind that is read.
     ///
     /// The target gets its name when it is whole, replacing an existing file; its folder must exist. It is not synced.
-    async fn download(&self, key: &str, target: &Path) -> Result<u64, StoreError>;
+    async fn download(&self, key: &str, target: &Path, most: u64) -> Result<u64, StoreError>;
+
+    /// Makes sure that what others will open by path, without this store, is a regular file reached through no link. What
+    /// is not there is no error. Nothing to do where objects are no files.
+    async fn check_regular(&self, keys: &[String]) -> Result<(), StoreError> {
+        let _ = keys;
+        Ok(())
+    }
 
     /// What is known of an object.
     async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError>;
@@ -110,7 +119,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     }
 
     /// Every object whose key begins with `prefix` (a folder that ends in `/`, or empty for all), in no order.
-    /// Files that a write left behind half-way are not objects.
+    /// Files that a write left behind half-way are not objects. [`StoreError::NotRegular`] stands for one thing that is no
+    /// object, and the others follow; any other error ends the listing.
     fn list(&self, prefix: &str) -> BoxStream<'_, Result<ObjectMeta, StoreError>>;
 
     /// Removes what killed writers left half-way and no listing shows, if it was last touched before a time (of the

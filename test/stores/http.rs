@@ -183,7 +183,7 @@ async fn reads_on_after_a_connection_broke() {
     server.next(3, any, Act::Cut(400_000));
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("file");
-    assert_eq!(store.download("a", &target).await.unwrap(), 2_000_000);
+    assert_eq!(store.download("a", &target, u64::MAX).await.unwrap(), 2_000_000);
     assert!(std::fs::read(&target).unwrap() == content);
     let log = server.take_log();
     assert_eq!((log.len(), log[3].header("range")), (4, Some("bytes=1200000-")));
@@ -220,7 +220,7 @@ async fn reading_needs_get_alone() {
         assert_eq!(store.get_range("a", range.clone()).await.unwrap(), bytes(expected), "{range:?}");
     }
     let folder = tempfile::tempdir().unwrap();
-    assert_eq!(store.download("a", &folder.path().join("x")).await.unwrap(), 10);
+    assert_eq!(store.download("a", &folder.path().join("x"), u64::MAX).await.unwrap(), 10);
     assert!(matches!(store.head("b").await, Err(StoreError::NotFound { .. })));
     assert!(matches!(store.list("").try_collect::<Vec<_>>().await, Err(StoreError::Unsupported { .. })));
 

@@ -16,7 +16,7 @@ use fdl::format::{
     TableFiles, Timestamp, VersionId, VersionIds, layout,
 };
 use fdl::repo::{
-    CatalogReader, DataSource, Expected, InitOptions, LocalVersion, Push, PushReport, RepoError, Repository, init,
+    CatalogReader, DataSource, Expected, InitOptions, LocalVersion, LookInto, Push, PushReport, RepoError, Repository, init,
     list_refs, publish, read_files, read_live,
 };
 use fdl::store::{Body, ConditionalWrite, ETag, MemoryStore, Object, ObjectMeta, Store, StoreError};
@@ -56,9 +56,13 @@ impl CatalogReader for Reads {
     }
 }
 
+/// Lists what a catalog names.
+type Hook = Box<dyn Fn(&Path) -> Result<Files, String> + Send + Sync>;
+
 /// A writer's machine: makes versions in a folder, the same ones for the same seed.
 pub struct Bench {
     folder: TempDir,
+    hook: Hook,
     ids: VersionIds,
     pub clock: Arc<StepClock>,
     pub random: Arc<SeededRandom>,
@@ -68,7 +72,21 @@ impl Bench {
     pub fn new(seed: u64) -> Self {
         let clock = Arc::new(StepClock(AtomicI64::new(1_795_990_443)));
         let random = Arc::new(SeededRandom::new(seed));
-        Self { folder: TempDir::new().unwrap(), ids: VersionIds::new(clock.clone(), random.clone()), clock, random }
+        let folder = TempDir::new().unwrap();
+        let here = folder.path().to_owned();
+        // A catalog names what the files.json named that was made with it.
+        let hook: Hook = Box::new(move |catalog: &Path| {
+            let text = std::fs::read_to_string(catalog).map_err(|error| error.to_string())?;
+            let id = text.split(' ').nth(3).ok_or("no catalog")?;
+            let list = std::fs::read(here.join(id).join(layout::FILES_JSON)).map_err(|error| error.to_string())?;
+            Files::parse(&list, &DataDir::default()).map_err(|error| error.to_string())
+        });
+        Self { folder, hook, ids: VersionIds::new(clock.clone(), random.clone()), clock, random }
+    }
+
+    /// A way to look into the catalogs of the versions that were made here.
+    pub fn look(&self) -> LookInto<'_> {
+        LookInto { scratch: self.path(), files: Some(self.hook.as_ref()) }
     }
 
     pub fn path(&self) -> &Path {
@@ -290,9 +308,9 @@ impl Store for Turns {
         self.0.get_range(key, range).await
     }
 
-    async fn download(&self, key: &str, target: &Path) -> Result<u64, StoreError> {
+    async fn download(&self, key: &str, target: &Path, most: u64) -> Result<u64, StoreError> {
         turn().await;
-        self.0.download(key, target).await
+        self.0.download(key, target, most).await
     }
 
     async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {

@@ -1,15 +1,16 @@
 //! Carrying objects from one store to another, a few at a time, each checked on its way.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
+use tempfile::TempPath;
 
 use crate::format::{Sha256, layout};
 use crate::store::{Body, ConditionalWrite, FilePut, FileToPut, Store, StoreError};
 
 use super::super::CONCURRENT;
-use super::super::catalog::{OnDisk, scratch_file};
+use super::super::catalog::scratch_file;
 use super::super::error::RepoError;
 use super::super::read::get_optional;
 
@@ -84,7 +85,7 @@ impl<'a> Carrier<'a> {
         let at_once = if self.source.local_root().is_some() { IN_PLACE } else { CONCURRENT };
         for batch in objects.chunks(at_once) {
             let (source, scratch) = (self.source, self.scratch);
-            let here: Vec<(OnDisk, FileToPut)> = stream::iter(batch.to_vec())
+            let here: Vec<(Option<TempPath>, FileToPut)> = stream::iter(batch.to_vec())
                 .map(|object| async move { on_disk(source, scratch, object).await })
                 .buffered(CONCURRENT)
                 .try_collect()
@@ -123,32 +124,40 @@ impl<'a> Carrier<'a> {
     }
 }
 
-/// A file of the source as a file of this machine, with the size it should have.
-async fn on_disk(source: &dyn Store, scratch: &Path, object: Object) -> Result<(OnDisk, FileToPut), RepoError> {
+/// A file of the source as a file of this machine, with the size it should have; the copy, where it had to be made, is
+/// removed when dropped.
+async fn on_disk(
+    source: &dyn Store,
+    scratch: &Path,
+    object: Object,
+) -> Result<(Option<TempPath>, FileToPut), RepoError> {
     let missing = |error| match error {
         StoreError::NotFound { .. } => RepoError::corrupt(&object.key, "it is missing, but a version names it"),
+        StoreError::TooLarge { limit, .. } => {
+            RepoError::corrupt(&object.key, format!("it has more than the {limit} bytes that a version says"))
+        }
         error => error.into(),
     };
-    let (file, found) = match source.local_root() {
+    let (path, copy, found) = match source.local_root() {
         Some(root) => {
             let meta = source.head(&object.key).await.map_err(missing)?;
-            (OnDisk::InPlace(root.join(&object.key)), meta.size)
+            (root.join(&object.key), None, meta.size)
         }
         None => {
             let copy = scratch_file(scratch)?;
-            let size = source.download(&object.key, &copy).await.map_err(missing)?;
-            (OnDisk::Copy(copy), size)
+            let most = object.size.unwrap_or(u64::MAX);
+            let size = source.download(&object.key, &copy, most).await.map_err(missing)?;
+            (copy.to_path_buf(), Some(copy), size)
         }
     };
     if object.size.is_some_and(|size| size != found) {
         return Err(RepoError::corrupt(&object.key, format!("it has {found} bytes, not as a version says")));
     }
-    let path: PathBuf = file.as_ref().to_owned();
     if object.hash.is_some() {
         let read = Sha256::of_file(&path).map_err(|source| RepoError::Local { path: path.clone(), source })?;
         check_hash(&object, read.0)?;
     }
-    Ok((file, FileToPut { key: object.key, size: found, path }))
+    Ok((copy, FileToPut { key: object.key, size: found, path }))
 }
 
 /// Carries one object. Gives its size when it was written.
@@ -163,8 +172,8 @@ async fn carry_one(
         None if object.key.ends_with(".json") || object.key.ends_with(".sig") => Some(0),
         None => get_size(source, &object.key).await?,
     };
-    if size.is_some_and(|size| size > SMALL) {
-        return stream_one(source, target, scratch, object).await;
+    if let Some(size) = size.filter(|size| *size > SMALL) {
+        return stream_one(source, target, scratch, object, size).await;
     }
     let Some(read) = get_optional(source, &object.key).await? else {
         return gone(source, &object.key).await;
@@ -191,9 +200,10 @@ async fn stream_one(
     target: &dyn Store,
     scratch: &Path,
     object: Object,
+    most: u64,
 ) -> Result<Option<u64>, RepoError> {
     let copy = scratch_file(scratch)?;
-    match source.download(&object.key, &copy).await {
+    match source.download(&object.key, &copy, most).await {
         Ok(_) => {}
         Err(StoreError::NotFound { .. }) => return gone(source, &object.key).await,
         Err(error) => return Err(error.into()),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::TryStreamExt;
 
-use crate::format::{Record, RefKind, RefName, VersionId, layout};
+use crate::format::{Record, RefKind, RefName, Sha256, VersionId, layout};
 use crate::store::{Store, StoreError};
 
 use super::super::error::RepoError;
@@ -12,7 +12,7 @@ use super::super::folders::{Folder, is_catalog, is_wal, list_folders, read_recor
 use super::super::open::Repository;
 use super::super::read::{read_mark, read_record};
 use super::super::refs::list_refs;
-use super::{CloneOptions, oldest_first, optional_listing};
+use super::{CloneOptions, is_hidden, oldest_first, optional_listing};
 
 /// What is to be copied.
 pub(super) struct Chosen {
@@ -22,8 +22,10 @@ pub(super) struct Chosen {
     pub(super) refs: BTreeMap<RefName, VersionId>,
     /// The versions, parents first.
     pub(super) versions: Vec<Version>,
-    /// Keys at the root that the format does not know, which copies keep (docs/format.md section 1).
+    /// Keys at the root that the format does not know and that come along (docs/format.md section 1).
     pub(super) extras: Vec<String>,
+    /// Keys that the format does not know and that stay behind.
+    pub(super) left: Vec<String>,
 }
 
 /// A version of the source.
@@ -57,19 +59,69 @@ pub(super) async fn choose(source: &Repository, options: &CloneOptions) -> Resul
         (Some(folders), true) => read_records(store, folders.complete().map(|(id, _)| id)).await?,
         _ => histories(store, &refs).await?,
     };
-    let mut versions = Vec::with_capacity(records.len());
+    let (mut versions, mut left) = (Vec::with_capacity(records.len()), Vec::new());
     for record in oldest_first(&mut records) {
         let folder = folders.as_ref().and_then(|folders| folders.by_id.get(&record.id));
         versions.push(match folder {
-            Some(folder) => listed(record, folder),
+            Some(folder) => {
+                let stays = |name: &str| !is_known(&record, name) && (is_hidden(name) || !options.unknown);
+                // A write-ahead log is no part of a version, and would change what is read of the copy.
+                let named = folder.0.iter().map(|part| part.name.as_str()).filter(|name| stays(name) && !is_wal(name));
+                left.extend(named.map(|name| format!("{}{name}", layout::version(record.id))));
+                let parts = listed(folder, stays);
+                Version { record, marked: folder.is_marked(), parts }
+            }
             None => asked(store, record).await?,
         });
     }
-    let extras = match options.refs.is_empty() && folders.is_some() {
+    let mut extras = match options.refs.is_empty() && folders.is_some() {
         true => extras(source).await?,
         false => Vec::new(),
     };
-    Ok(Chosen { head, refs, versions, extras })
+    let stay = extras.extract_if(.., |key| is_hidden(key) || !options.unknown);
+    left.extend(stay);
+    Ok(Chosen { head, refs, versions, extras, left })
+}
+
+/// What is said of files that stayed behind.
+pub(super) fn told(left: Vec<String>, unknown: bool) -> Vec<String> {
+    let (hidden, plain): (Vec<String>, Vec<String>) = left.into_iter().partition(|key| is_hidden(key));
+    let mut notes = Vec::new();
+    let named = |keys: &[String]| {
+        let first = keys.first().map(|key| key.chars().take(80).collect::<String>()).unwrap_or_default();
+        match keys.len() {
+            1 => first,
+            count => format!("{first} and {} more", count - 1),
+        }
+    };
+    if !plain.is_empty() && !unknown {
+        notes.push(format!(
+            "{} stayed behind: the format does not name such files, and unknown := true copies them",
+            named(&plain)
+        ));
+    }
+    if !hidden.is_empty() {
+        notes.push(format!("{} stayed behind: files whose names begin with a dot are never copied", named(&hidden)));
+    }
+    notes
+}
+
+/// Whether the format has such a file in the folder of this version.
+pub(super) fn is_known(record: &Record, name: &str) -> bool {
+    const TEXTS: [&str; 6] = [
+        layout::VERSION_JSON,
+        layout::SIGNATURE,
+        layout::DATASET_JSON,
+        layout::FILES_JSON,
+        layout::EXPIRED_JSON,
+        layout::CATALOG,
+    ];
+    TEXTS.contains(&name) || layout::catalog_format(name).is_some_and(|format| record.catalogs.contains_key(format))
+}
+
+/// Whether it is the key of a source file: its name is a hash.
+pub(super) fn is_source(key: &str) -> bool {
+    key.strip_prefix(layout::SOURCES).is_some_and(|name| name.parse::<Sha256>().is_ok())
 }
 
 fn is(name: &RefName, wanted: &str) -> bool {
@@ -94,13 +146,12 @@ async fn histories(
     Ok(records)
 }
 
-fn listed(record: Record, folder: &Folder) -> Version {
-    // A write-ahead log is no part of a version, and would change what is read of the copy. The catalogs of a version that
-    // has been taken away are about to go.
-    let gone = |name: &str| is_wal(name) || (folder.is_marked() && is_catalog(name));
+/// The names in a folder that come along, with their sizes.
+fn listed(folder: &Folder, stays: impl Fn(&str) -> bool) -> Vec<(String, Option<u64>)> {
+    // The catalogs of a version that has been taken away are about to go.
+    let gone = |name: &str| is_wal(name) || (folder.is_marked() && is_catalog(name)) || stays(name);
     let parts = folder.0.iter().filter(|part| !gone(&part.name));
-    let parts = parts.map(|part| (part.name.clone(), Some(part.size))).collect();
-    Version { record, marked: folder.is_marked(), parts }
+    parts.map(|part| (part.name.clone(), Some(part.size))).collect()
 }
 
 /// What a folder that cannot be listed should hold.
@@ -136,9 +187,9 @@ pub(super) async fn has(store: &dyn Store, key: &str) -> Result<bool, StoreError
     }
 }
 
-/// Files at the root that the format does not know.
+/// Files at the root that the format does not know. A page about the repository is made anew where it is wanted.
 async fn extras(source: &Repository) -> Result<Vec<String>, RepoError> {
-    let own = [layout::FDL_JSON, layout::HEAD, layout::REFS_JSON, layout::CATALOG];
+    let own = [layout::FDL_JSON, layout::HEAD, layout::REFS_JSON, layout::CATALOG, "index.html"];
     let keys = source.store().list("").try_filter_map(|meta| async move {
         let extra = !meta.key.contains('/') && !own.contains(&meta.key.as_str());
         Ok(extra.then_some(meta.key))

@@ -20,7 +20,7 @@ use futures::TryStreamExt;
 use crate::format::{Files, Record, RefName, Settings, VersionId, layout};
 use crate::store::{Store, StoreError};
 
-use super::catalog::{LookInto, version_files};
+use super::catalog::{LookInto, every_list, version_files};
 use super::error::RepoError;
 use super::key_set::KeySet;
 use super::open::{Repository, read_settings};
@@ -35,6 +35,9 @@ pub struct CloneOptions {
     pub refs: Vec<String>,
     /// Whether source files come along.
     pub sources: bool,
+    /// Whether files come along that the format does not know, at the root and in the folders of versions. Never those
+    /// whose names begin with a dot.
+    pub unknown: bool,
 }
 
 /// What a copy came to.
@@ -67,6 +70,20 @@ pub enum CloneError {
         /// The source's.
         ours: String,
     },
+    /// One lies inside the other, or they are the same: what is done to one would be done to the other.
+    #[error("{inner} lies in {outer}, and a copy and its source must be apart")]
+    Nested {
+        /// The one inside.
+        inner: String,
+        /// The one around it.
+        outer: String,
+    },
+    /// A version names a data file with a name that begins with a dot, which programs may take for their own settings.
+    #[error("{key} is a hidden file or lies in a hidden folder, and no copy writes such names")]
+    Hidden {
+        /// Its key.
+        key: String,
+    },
     /// A ref of the target holds what the source's does not lead to: somebody pushed to the copy, or moved a tag.
     #[error("{reference} of the copy holds {theirs}, which {ours} of the source does not build on")]
     Diverged {
@@ -94,7 +111,8 @@ impl From<StoreError> for CloneError {
 /// list gives what its refs lead to; versions and files that nothing leads to are left behind then.
 ///
 /// # Errors
-/// [`CloneError::OtherRepository`] and [`CloneError::Diverged`], found before anything is written;
+/// [`CloneError::Nested`], [`CloneError::OtherRepository`] and [`CloneError::Diverged`], found before anything is written;
+/// [`CloneError::Hidden`];
 /// [`RepoError::NoSuchRef`] for a name that the source does not have; [`RepoError::Corrupt`] for what is missing or
 /// damaged in the source, or is in the target with other bytes; those of the stores.
 pub async fn clone(
@@ -103,6 +121,8 @@ pub async fn clone(
     options: &CloneOptions,
     look: LookInto<'_>,
 ) -> Result<Cloned, CloneError> {
+    check_apart(source.store(), target)?;
+    require_shown(source.settings().data_dir.as_str())?;
     let new = check_target(source, target).await?;
     let chosen = choose::choose(source, options).await?;
     refs::check(source.store(), target, &chosen.refs).await?;
@@ -113,6 +133,8 @@ pub async fn clone(
         look,
         carrier: Carrier::new(source.store(), target.store, look.scratch),
         done: Cloned::default(),
+        left: chosen.left.clone(),
+        unknown: options.unknown,
     };
     if !target.lists {
         work.begin(new, &chosen).await?;
@@ -131,13 +153,47 @@ pub async fn clone(
     if new && target.lists {
         work.carrier.carry(vec![Object::plain(layout::FDL_JSON)]).await?;
     }
-    let Work { carrier, mut done, .. } = work;
+    let Work { carrier, mut done, left, .. } = work;
+    done.notes.extend(choose::told(left, options.unknown));
     done.objects_copied = carrier.copied + moved.written;
     done.objects_skipped = carrier.skipped + moved.there;
     done.bytes_copied = carrier.bytes;
     done.notes.extend(moved.notes);
     done.refs = moved.refs;
     Ok(done)
+}
+
+/// Neither store lies in the other. Folders are compared as they are, without links; what is behind two URLs cannot be
+/// known.
+fn check_apart(source: &dyn Store, target: &dyn Store) -> Result<(), CloneError> {
+    let within = match (source.local_root(), target.local_root()) {
+        (Some(source), Some(target)) => (target.starts_with(source), source.starts_with(target)),
+        (None, None) => {
+            let below = |inner: &str, outer: &str| {
+                inner.strip_prefix(outer).is_some_and(|rest| outer.contains("://") && rest.starts_with('/'))
+            };
+            (below(target.location(), source.location()), below(source.location(), target.location()))
+        }
+        _ => (false, false),
+    };
+    let (ours, theirs) = (source.location().to_owned(), target.location().to_owned());
+    match within {
+        (true, _) => Err(CloneError::Nested { inner: theirs, outer: ours }),
+        (_, true) => Err(CloneError::Nested { inner: ours, outer: theirs }),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a part of a key begins with a dot.
+fn is_hidden(key: &str) -> bool {
+    key.split('/').any(|part| part.starts_with('.'))
+}
+
+fn require_shown(key: &str) -> Result<(), CloneError> {
+    match is_hidden(key) {
+        true => Err(CloneError::Hidden { key: key.to_owned() }),
+        false => Ok(()),
+    }
 }
 
 /// Whether the target has no fdl.json yet.
@@ -176,6 +232,9 @@ struct Work<'a> {
     look: LookInto<'a>,
     carrier: Carrier<'a>,
     done: Cloned,
+    /// What the format does not know, and is not copied.
+    left: Vec<String>,
+    unknown: bool,
 }
 
 impl Work<'_> {
@@ -213,15 +272,16 @@ impl Work<'_> {
     }
 
     /// The data files of versions, each once.
-    async fn data_files(&mut self, versions: &[&choose::Version]) -> Result<(), RepoError> {
+    async fn data_files(&mut self, versions: &[&choose::Version]) -> Result<(), CloneError> {
         let data_dir = &self.source.settings().data_dir;
         let there = listed(self.target.store, data_dir.as_str()).await?;
         let mut seen = KeySet::default();
         for version in versions {
-            let files: Files = version_files(self.source.store(), data_dir, &version.record, self.look).await?;
-            let new = files.iter().filter(|(key, _)| seen.insert(key));
+            let lists = self.lists(&version.record).await?;
+            let new = lists.iter().flat_map(Files::iter).filter(|(key, _)| seen.insert(key));
             let (mut missing, mut skipped) = (Vec::new(), 0);
             for (key, size) in new {
+                require_shown(key)?;
                 match there.as_ref().is_some_and(|there| there.contains_sized(key, size)) {
                     true => skipped += 1,
                     false => missing.push(Object { key: key.to_owned(), size: Some(size), hash: None }),
@@ -231,6 +291,19 @@ impl Work<'_> {
             self.carrier.carry_unless_there(missing, there.is_some()).await?;
         }
         Ok(())
+    }
+
+    /// What a version names. Of one that the copy does not have yet its catalogs are asked as well: a record can vouch for a
+    /// files.json that leaves files out, and the copy would lack them. A catalog that cannot be looked into says nothing.
+    async fn lists(&self, record: &Record) -> Result<Vec<Files>, RepoError> {
+        let (store, data_dir) = (self.source.store(), &self.source.settings().data_dir);
+        if self.look.files.is_some() && !self.target.folder(record.id).is_complete() {
+            match every_list(store, data_dir, record, self.look).await {
+                Err(RepoError::Corrupt { .. }) => {}
+                lists => return lists,
+            }
+        }
+        Ok(vec![version_files(store, data_dir, record, self.look).await?])
     }
 
     /// The files that versions were made from, each once; with `all`, and where the source can list, also those that no
@@ -257,6 +330,12 @@ impl Work<'_> {
         match listed_here {
             Some(mut listed) if all => {
                 listed.retain(|key, _| !withdrawn.contains(key));
+                for key in listed.keys().filter(|key| !choose::is_source(key)) {
+                    if is_hidden(key) || !self.unknown {
+                        self.left.push(key.clone());
+                    }
+                }
+                listed.retain(|key, _| choose::is_source(key) || (self.unknown && !is_hidden(key)));
                 here = listed;
             }
             Some(mut listed) => here.extend(named.keys().filter_map(|key| listed.remove_entry(key))),
@@ -309,7 +388,7 @@ impl Work<'_> {
                 if goes && target::is_withdrawn(self.source.store(), version.record.id).await? {
                     continue;
                 }
-                if !self.target.lists && !is_known(name) {
+                if !self.target.lists && !choose::is_known(&version.record, name) {
                     left.push(key);
                     continue;
                 }
@@ -350,13 +429,6 @@ async fn listed(store: &dyn Store, prefix: &str) -> Result<Option<KeySet>, RepoE
             Err(error) => return Err(error.into()),
         }
     }
-}
-
-/// Whether the format has such a file in the folder of a version.
-fn is_known(name: &str) -> bool {
-    const TEXTS: [&str; 5] =
-        [layout::VERSION_JSON, layout::SIGNATURE, layout::DATASET_JSON, layout::FILES_JSON, layout::EXPIRED_JSON];
-    TEXTS.contains(&name) || super::folders::is_catalog(name)
 }
 
 /// The parents of versions come before them.

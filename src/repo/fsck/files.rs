@@ -1,6 +1,6 @@
 //! Data files against one listing, and catalogs against their records and lists.
 
-use futures::TryStreamExt;
+use futures::StreamExt;
 
 use crate::format::{Files, Record, VersionId, layout};
 
@@ -9,7 +9,7 @@ use super::super::error::RepoError;
 use super::super::folders::Folder;
 use super::super::key_set::KeySet;
 use super::Scene;
-use super::finding::{Code, Finding, Repairs};
+use super::finding::{self, Code, Finding, Repairs};
 use super::structure::stray_catalog;
 use super::version::Look;
 
@@ -22,6 +22,8 @@ pub(super) struct DataFiles {
     there: KeySet,
     sized: KeySet,
     told: KeySet,
+    /// What is neither a file nor a folder: nothing is known of what lies behind it.
+    odd: Vec<String>,
 }
 
 impl DataFiles {
@@ -29,7 +31,7 @@ impl DataFiles {
     pub(super) fn check(&mut self, id: VersionId, files: &Files, repairs: &Repairs) -> Vec<Finding> {
         let mut findings = Vec::new();
         for (key, size) in files.iter() {
-            if self.sized.contains_sized(key, size) || !self.told.insert(key) {
+            if self.sized.contains_sized(key, size) || !self.told.insert(key) || self.is_behind(key) {
                 continue;
             }
             findings.push(match self.there.contains(key) {
@@ -47,14 +49,32 @@ impl DataFiles {
     }
 }
 
+impl DataFiles {
+    fn is_behind(&self, key: &str) -> bool {
+        self.odd.iter().any(|odd| key.strip_prefix(odd.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+    }
+}
+
 impl Scene<'_> {
     /// Lists the data folder; with `all` everything, to find what lies where nothing may be.
     pub(super) async fn list_data(&mut self, all: bool) -> Result<DataFiles, RepoError> {
         let mut data = DataFiles::default();
         let folder = self.data_dir.as_str().to_owned();
         let mut listing = self.store.list(if all { "" } else { &folder });
-        let mut strays = Vec::new();
-        while let Some(meta) = listing.try_next().await? {
+        let (mut strays, mut strange) = (Vec::new(), Vec::new());
+        while let Some(meta) = listing.next().await {
+            let meta = match meta {
+                Ok(meta) => meta,
+                Err(error) => {
+                    let finding = finding::odd(error)?;
+                    data.odd.push(finding.object.clone());
+                    // The listings before have told of these.
+                    if !finding.object.starts_with(layout::VERSIONS) && !finding.object.starts_with(layout::REFS) {
+                        strange.push(finding);
+                    }
+                    continue;
+                }
+            };
             if meta.key.starts_with(&folder) {
                 data.there.insert(&meta.key);
                 data.sized.insert_sized(&meta.key, meta.size);
@@ -64,6 +84,9 @@ impl Scene<'_> {
         }
         drop(listing);
         self.findings.extend(strays.into_iter().map(stray_catalog));
+        // Those of the format's own files have been told of by whoever read them.
+        let told: Vec<String> = self.findings.iter().map(|finding| finding.object.clone()).collect();
+        self.findings.extend(strange.into_iter().filter(|finding| !told.contains(&finding.object)));
         Ok(data)
     }
 

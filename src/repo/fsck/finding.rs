@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::format::{RefKind, RefName, VersionId};
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 
 use super::super::error::RepoError;
 
@@ -158,6 +158,20 @@ impl Repairs {
     /// For an object that is there and wrong, which no command replaces.
     pub(super) fn replace(&self) -> String {
         format!("/* after deleting the object */ {}", self.bring_back())
+    }
+}
+
+/// What is neither a file nor a folder, as a listing tells of it; any other error goes on. No statement mends it: a link
+/// may lead to what somebody means to keep.
+pub(super) fn odd(error: StoreError) -> Result<Finding, RepoError> {
+    match error {
+        StoreError::NotRegular { key, wanted, found } => {
+            let problem = format!(
+                "it is no {wanted} ({found}), and nothing is read through it; put in its place what belongs there"
+            );
+            Ok(Finding::error(Code::Unreadable, key, problem))
+        }
+        other => Err(other.into()),
     }
 }
 

@@ -16,11 +16,12 @@ mod version;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::format::{DataDir, Record, RefName, VersionId};
-use crate::store::Store;
+use crate::store::{Object, Store};
 
 use super::catalog::LookInto;
 use super::error::RepoError;
 use super::folders::Folders;
+use super::read::get_optional;
 
 use finding::Repairs;
 pub use finding::{Code, Finding, Level};
@@ -78,7 +79,10 @@ pub async fn fsck(store: &dyn Store, options: &FsckOptions, look: LookInto<'_>) 
     };
     scene.structure(options.reference.as_ref()).await?;
     let data = match options.depth {
-        Depth::Structure => None,
+        Depth::Structure => {
+            scene.data_folder().await?;
+            None
+        }
         Depth::Files => Some(scene.list_data(options.reference.is_none()).await?),
     };
     let deep = data.is_some();
@@ -110,6 +114,23 @@ struct Scene<'a> {
 }
 
 impl Scene<'_> {
+    /// The data folder is one, and no link to another. The deeper looks list it.
+    async fn data_folder(&mut self) -> Result<(), RepoError> {
+        match self.store.check_regular(&[format!("{}fdl", self.data_dir)]).await {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                self.findings.push(finding::odd(error)?);
+                Ok(())
+            }
+        }
+    }
+
+    /// A small object, or none; nothing at all when it is no file or goes on for too long, which has been told then.
+    async fn small(&mut self, key: &str) -> Result<Option<Option<Object>>, RepoError> {
+        let object = get_optional(self.store, key).await.map_err(RepoError::from);
+        self.found(object)
+    }
+
     fn find(&mut self, finding: Finding) {
         self.findings.push(finding);
     }

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use futures::TryStreamExt;
+use futures::StreamExt;
 
 use crate::format::{Record, Sha256, SourceFile, VersionId, layout};
 use crate::store::{Store, StoreError};
 
 use super::super::catalog::{LookInto, scratch_file};
 use super::super::error::RepoError;
-use super::finding::{Code, Finding, Repairs};
+use super::finding::{self, Code, Finding, Repairs};
 use super::{Fsck, Scene};
 
 /// Each source that versions name, by its key, with the first version that does.
@@ -34,8 +34,21 @@ impl Scene<'_> {
         if named.is_empty() {
             return Ok(());
         }
-        let sizes = self.store.list(layout::SOURCES).map_ok(|meta| (meta.key, meta.size));
-        let there: BTreeMap<String, u64> = sizes.try_collect().await?;
+        let mut there: BTreeMap<String, u64> = BTreeMap::new();
+        let mut listing = self.store.list(layout::SOURCES);
+        while let Some(meta) = listing.next().await {
+            match meta {
+                Ok(meta) => drop(there.insert(meta.key, meta.size)),
+                Err(error) => {
+                    let finding = finding::odd(error)?;
+                    match self.findings.iter().any(|told| told.object == finding.object) {
+                        true => {}
+                        false => self.findings.push(finding),
+                    }
+                }
+            }
+        }
+        drop(listing);
         // A repository without any is a copy that was made without them.
         let mut findings = Vec::new();
         for (key, (id, file)) in named.iter().filter(|_| !there.is_empty()) {
@@ -64,9 +77,10 @@ pub async fn fsck_sources(store: &dyn Store, found: &Fsck, look: LookInto<'_>) -
     let mut findings = Vec::new();
     for (key, (id, file)) in named(found.live.iter()) {
         let copy = scratch_file(look.scratch)?;
-        match store.download(&key, &copy).await {
+        match store.download(&key, &copy, file.size).await {
             Ok(_) => {}
-            Err(StoreError::NotFound { .. }) => continue,
+            // One of another size, or that is no file, has been told of.
+            Err(StoreError::NotFound { .. } | StoreError::TooLarge { .. } | StoreError::NotRegular { .. }) => continue,
             Err(error) => return Err(error.into()),
         }
         let read = Sha256::of_file(&copy).map_err(|source| RepoError::Local { path: copy.to_path_buf(), source })?;

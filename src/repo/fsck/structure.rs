@@ -2,17 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, stream};
 
 use crate::format::{RefKind, RefName, RefsJson, Settings, VersionId, layout};
 use crate::store::StoreError;
 
 use super::super::CONCURRENT;
 use super::super::error::RepoError;
-use super::super::folders::list_folders;
+use super::super::folders::list_folders_but;
 use super::super::read::{get_optional, read_head, read_record, read_ref};
 use super::Scene;
-use super::finding::{Code, Finding};
+use super::finding::{self, Code, Finding};
 
 impl Scene<'_> {
     /// Everything but what is in the folders of single versions.
@@ -20,7 +20,13 @@ impl Scene<'_> {
         let head = self.settings_and_head().await?;
         self.read_refs().await?;
         // After the refs: a version is there before a ref leads to it.
-        self.folders = list_folders(self.store).await?;
+        let mut strange = Vec::new();
+        self.folders = list_folders_but(self.store, &mut |error| {
+            strange.push(finding::odd(error)?);
+            Ok(())
+        })
+        .await?;
+        self.findings.append(&mut strange);
         self.read_all_records().await?;
         match only {
             Some(name) => {
@@ -51,22 +57,24 @@ impl Scene<'_> {
     }
 
     async fn settings_and_head(&mut self) -> Result<Option<RefName>, RepoError> {
-        let fdl = get_optional(self.store, layout::FDL_JSON).await?;
+        let fdl = self.small(layout::FDL_JSON).await?;
         let head_there = self.store_has(layout::HEAD).await?;
         match fdl {
-            Some(object) => {
+            None => {}
+            Some(Some(object)) => {
                 if let Some(settings) = self.found(Settings::parse(&object.bytes).map_err(RepoError::from))? {
                     self.data_dir = settings.data_dir;
                 }
             }
-            None if head_there => {
+            Some(None) if head_there => {
                 let repair = self.repairs.bring_back();
                 self.find(Finding::error(Code::Missing, layout::FDL_JSON, "it is missing").mended_by(repair));
             }
-            None => return Err(RepoError::NotARepository { location: self.store.location().to_owned() }),
+            Some(None) => return Err(RepoError::NotARepository { location: self.store.location().to_owned() }),
         }
         if !head_there {
-            let refs_json = get_optional(self.store, layout::REFS_JSON).await?;
+            // What is wrong with it is told by whoever compares it.
+            let refs_json = get_optional(self.store, layout::REFS_JSON).await.ok().flatten();
             let repair = match refs_json.and_then(|object| RefsJson::parse(&object.bytes).ok()) {
                 Some(said) => self.repairs.head(&said.head),
                 None => self.repairs.bring_back(),
@@ -80,7 +88,8 @@ impl Scene<'_> {
 
     async fn store_has(&self, key: &str) -> Result<bool, StoreError> {
         match self.store.head(key).await {
-            Ok(_) => Ok(true),
+            // Something is there.
+            Ok(_) | Err(StoreError::NotRegular { .. }) => Ok(true),
             Err(StoreError::NotFound { .. }) => Ok(false),
             Err(error) => Err(error),
         }
@@ -88,9 +97,16 @@ impl Scene<'_> {
 
     async fn read_refs(&mut self) -> Result<(), RepoError> {
         let store = self.store;
-        let keys: Vec<String> = store.list(layout::REFS).map_ok(|meta| meta.key).try_collect().await?;
+        let mut listing = store.list(layout::REFS);
         let mut names = Vec::new();
-        for key in keys {
+        while let Some(meta) = listing.next().await {
+            let key = match meta {
+                Ok(meta) => meta.key,
+                Err(error) => {
+                    self.findings.push(finding::odd(error)?);
+                    continue;
+                }
+            };
             match RefName::parse(&key) {
                 Ok(name) => names.push(name),
                 Err(error) => self.find(Finding::warning(Code::Stray, key, error.to_string())),
@@ -147,9 +163,13 @@ impl Scene<'_> {
     async fn check_refs_json(&mut self, head: Option<RefName>) -> Result<(), RepoError> {
         let repair = self.repairs.init();
         let lag = |why: &str| Finding::warning(Code::Lag, layout::REFS_JSON, why).mended_by(repair.clone());
-        let Some(object) = get_optional(self.store, layout::REFS_JSON).await? else {
-            self.find(lag("it is missing"));
-            return Ok(());
+        let object = match self.small(layout::REFS_JSON).await? {
+            Some(Some(object)) => object,
+            Some(None) => {
+                self.find(lag("it is missing"));
+                return Ok(());
+            }
+            None => return Ok(()),
         };
         match RefsJson::parse(&object.bytes) {
             Err(error) => {

@@ -7,12 +7,14 @@ use crate::format::{
     Dataset, Expired, Files, FormatError, Reason, Record, Sha256, Signature, SignatureFault, VersionId, layout,
 };
 
+use crate::store::{Object, Store, StoreError};
+
 use super::super::error::RepoError;
 use super::super::folders::{Folder, is_wal};
 use super::super::read::{get_optional, read_mark};
 use super::Scene;
 use super::files::DataFiles;
-use super::finding::{Code, Finding, Repairs};
+use super::finding::{self, Code, Finding, Repairs};
 
 /// How many versions are looked at at a time. Each may have a catalog and its list of files in hand.
 const AT_ONCE: usize = 8;
@@ -31,7 +33,7 @@ impl Scene<'_> {
             }
             // What is taken away while it is looked at is no damage.
             let marked = scene.folders.by_id.get(&id).is_some_and(Folder::is_marked);
-            if findings.is_empty() || marked || read_mark(scene.store, id).await?.is_none() {
+            if findings.is_empty() || marked || !is_marked_now(scene.store, id).await? {
                 all.append(&mut findings);
             }
         }
@@ -71,7 +73,15 @@ impl Scene<'_> {
         self.dataset(record, folder, mark.as_ref(), &mut look).await?;
         self.files_json(record, folder, mark.as_ref(), &mut look).await?;
         match mark {
-            Some(mark) => self.taken_away(id, folder, &mark, &mut look),
+            Some(mark) => {
+                self.taken_away(id, folder, &mark, &mut look);
+                if mark.reason == Some(Reason::Withdrawn) {
+                    // Whatever is half there: only the withdrawal goes on, and no copy brings anything back.
+                    for finding in &mut look.findings {
+                        finding.repair = Some(self.repairs.withdraw(id));
+                    }
+                }
+            }
             None => {
                 self.catalogs_listed(record, folder, &mut look);
                 if deep {
@@ -91,7 +101,11 @@ impl Scene<'_> {
 
     async fn mark(&self, id: VersionId, look: &mut Look) -> Result<Expired, RepoError> {
         let key = layout::expired(id);
-        let object = get_optional(self.store, &key).await?;
+        // One that goes on for too long says nothing that is known.
+        let object = match get_optional(self.store, &key).await {
+            Err(StoreError::TooLarge { .. } | StoreError::NotRegular { .. }) => None,
+            object => object?,
+        };
         let bytes = object.map(|object| object.bytes).unwrap_or_default();
         let mark = Expired::parse(&bytes);
         let problem = match (mark.reason, Expired::parse_id(&bytes)) {
@@ -127,7 +141,8 @@ impl Scene<'_> {
         }
         let (key, of) = (layout::signature(record.id), layout::version_json(record.id));
         let (signature, signed) = join(get_optional(self.store, &key), get_optional(self.store, &of)).await;
-        let (Some(signature), Some(signed)) = (signature?, signed?) else {
+        let mut told = |object: Result<Option<Object>, StoreError>| look.read(object, &self.repairs);
+        let (Some(signature), Some(signed)) = (told(signature)?, told(signed)?) else {
             return Ok(());
         };
         let fault = Signature::parse(&signature.bytes).and_then(|signature| signature.check(&signed.bytes)).err();
@@ -188,7 +203,14 @@ impl Scene<'_> {
         look: &mut Look,
     ) -> Result<Option<bytes::Bytes>, RepoError> {
         let object = match there {
-            true => get_optional(self.store, key).await?,
+            true => {
+                let told = look.findings.len();
+                let object = look.read(get_optional(self.store, key).await, &self.repairs)?;
+                if look.findings.len() > told {
+                    return Ok(None);
+                }
+                object
+            }
             false => None,
         };
         let Some(object) = object else {
@@ -243,7 +265,27 @@ pub(super) struct Look {
     pub(super) files: Option<Files>,
 }
 
+/// Whether a version has been taken away by now. A mark that is no file is told of elsewhere.
+async fn is_marked_now(store: &dyn Store, id: VersionId) -> Result<bool, RepoError> {
+    match read_mark(store, id).await {
+        Ok(mark) => Ok(mark.is_some()),
+        Err(RepoError::Corrupt { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 impl Look {
+    /// What was read, or nothing and a finding.
+    fn read(&mut self, object: Result<Option<Object>, StoreError>, repairs: &Repairs) -> Result<Option<Object>, RepoError> {
+        match object.map_err(RepoError::from) {
+            Ok(object) => Ok(object),
+            Err(error) => {
+                self.findings.push(finding::finding(error, repairs)?);
+                Ok(None)
+            }
+        }
+    }
+
     pub(super) fn unreadable(&mut self, key: &str, error: &FormatError, repairs: &Repairs) {
         self.findings.push(Finding::error(Code::Unreadable, key, error.to_string()).mended_by(repairs.replace()));
     }

@@ -1,8 +1,12 @@
 //! Taking away versions that hold what must not be published (docs/format.md section 12).
 //!
-//! The tags first, then the data files, at once and without a grace period; then version by version the mark, the
-//! catalogs (they hold statistics of columns) and, last in its folder, files.json (paths hold partition values), which
-//! tells the next call what is left to do when this one is stopped.
+//! The tags first; then the mark of every version, so that one whose withdrawal was stopped is never taken for damaged and
+//! brought back; then the data files, at once and without a grace period; then version by version the catalogs (they hold
+//! statistics of columns) and, last in its folder, files.json (paths hold partition values), which tells the next call what
+//! is left to do when this one is stopped.
+//!
+//! What a version reads is what its files.json and its catalogs name: a record can vouch for a files.json that leaves files
+//! out.
 //!
 //! version.json stays, and dataset.json where it holds names alone. What the versions were made from goes with the data
 //! files.
@@ -19,11 +23,11 @@ use crate::format::{DataDir, Dataset, Expired, Files, Reason, Record, RefKind, R
 use crate::store::{Store, StoreError};
 
 use super::CONCURRENT;
-use super::catalog::{LookInto, version_files};
+use super::catalog::{LookInto, every_list, vouched};
 use super::error::RepoError;
 use super::folders::{Folder, Folders, list_folders, read_records};
 use super::open::Repository;
-use super::read::{get_optional, read_mark, verified};
+use super::read::{get_optional, read_mark};
 use super::refs::{Refs, list_refs};
 
 pub use run::run_withdraw;
@@ -44,6 +48,8 @@ pub struct WithdrawOptions {
 pub enum WithdrawAction {
     /// Deletes the tag.
     DeleteTag,
+    /// Writes the mark.
+    Mark,
     /// Deletes the data file, or a file that the version was made from.
     DeleteFile,
     /// The file stays: a version that is not withdrawn names it too.
@@ -51,8 +57,6 @@ pub enum WithdrawAction {
         /// That version.
         by: VersionId,
     },
-    /// Writes the mark.
-    Mark,
     /// Deletes a catalog, or the list of data files.
     DeletePart,
     /// Nothing is done: it has no record, so that it is a push which was stopped or is under way, and it may hold what is
@@ -129,7 +133,7 @@ fn names(heads: &[(RefName, VersionId)]) -> String {
     heads.iter().map(|(name, id)| format!("{name} (at {id})")).collect::<Vec<_>>().join(", ")
 }
 
-/// Says what would be taken away. Writes nothing. Reads the list of data files of every version.
+/// Says what would be taken away. Writes nothing. Reads the list of data files and the catalogs of every version.
 ///
 /// # Errors
 /// [`WithdrawError::Held`]; [`RepoError::NoSuchVersion`]; [`RepoError::Format`] for a key that is no data file;
@@ -178,6 +182,7 @@ async fn plan(
         withdrawn: BTreeSet::new(),
         data: BTreeMap::new(),
         nowhere: BTreeSet::new(),
+        agreeing: BTreeSet::new(),
     };
     scene.find(options).await?;
     let readers = scene.readers().await?;
@@ -200,25 +205,38 @@ struct Scene<'a> {
     data: BTreeMap<String, u64>,
     /// What was asked for and is named by no version.
     nowhere: BTreeSet<String>,
+    /// The versions whose files.json names what their catalogs name.
+    agreeing: BTreeSet<VersionId>,
 }
 
-/// What a version reads; of one that was taken away, what its files.json still tells.
+/// How many versions' catalogs are in hand at a time.
+const CATALOGS: usize = 4;
+
+/// What a version reads; of one that was taken away, what its files.json and its catalogs still tell.
 async fn named(
     store: &dyn Store,
     data_dir: &DataDir,
     look: LookInto<'_>,
     record: &Record,
-    marked: bool,
-) -> Result<Option<Files>, RepoError> {
-    if !marked {
-        return match version_files(store, data_dir, record, look).await {
-            Ok(files) => Ok(Some(files)),
-            Err(_) if read_mark(store, record.id).await?.is_some() => Ok(None),
-            Err(error) => Err(error),
-        };
+    folder: &Folder,
+) -> Result<Vec<Files>, RepoError> {
+    let marked = folder.is_marked();
+    if !marked || folder.catalogs().next().is_some() {
+        match every_list(store, data_dir, record, look).await {
+            Ok(lists) => return Ok(lists),
+            Err(error @ RepoError::Store(_)) => return Err(error),
+            Err(_) if marked => {}
+            Err(error) => match read_mark(store, record.id).await? {
+                Some(_) => {}
+                None => return Err(error),
+            },
+        }
     }
-    let object = get_optional(store, &layout::files(record.id)).await?;
-    Ok(verified(object, record.files_sha256).and_then(|bytes| Files::parse(&bytes, data_dir).ok()))
+    match vouched(store, data_dir, record).await {
+        Ok(list) => Ok(list.into_iter().collect()),
+        Err(error @ RepoError::Store(_)) => Err(error),
+        Err(_) => Ok(Vec::new()),
+    }
 }
 
 /// Whether the description of a version has texts by its authors in it, which may tell of rows: queries of views and
@@ -242,20 +260,33 @@ impl Scene<'_> {
         self.folders.by_id.get(&id).is_some_and(Folder::is_marked)
     }
 
-    /// Calls `f` with what each version reads, a few versions at a time.
-    async fn each(&self, mut f: impl FnMut(VersionId, &Files)) -> Result<(), RepoError> {
+    /// Calls `f` with each list of what a version reads, a few versions at a time. Gives those that have one list.
+    async fn each(&self, mut f: impl FnMut(VersionId, &Files)) -> Result<BTreeSet<VersionId>, RepoError> {
         let (store, data_dir, look) = (self.store, self.data_dir, self.look);
+        let nothing = Folder::default();
         let mut all = stream::iter(self.records.values())
-            .map(|record| async move {
-                Ok::<_, RepoError>((record.id, named(store, data_dir, look, record, self.is_marked(record.id)).await?))
+            .map(|record| {
+                let folder = self.folders.by_id.get(&record.id).unwrap_or(&nothing);
+                async move {
+                    let listed = match self.agreeing.contains(&record.id) {
+                        true => vouched(store, data_dir, record).await?,
+                        false => None,
+                    };
+                    Ok::<_, RepoError>((record.id, match listed {
+                        Some(files) => vec![files],
+                        None => named(store, data_dir, look, record, folder).await?,
+                    }))
+                }
             })
-            .buffer_unordered(CONCURRENT);
-        while let Some((id, files)) = all.try_next().await? {
-            if let Some(files) = files {
-                f(id, &files);
+            .buffer_unordered(CATALOGS);
+        let mut agreeing = BTreeSet::new();
+        while let Some((id, lists)) = all.try_next().await? {
+            lists.iter().for_each(|files| f(id, files));
+            if lists.len() == 1 {
+                agreeing.insert(id);
             }
         }
-        Ok(())
+        Ok(agreeing)
     }
 
     /// Finds the versions and the data files.
@@ -265,7 +296,7 @@ impl Scene<'_> {
         let shown = |(schema, name): &(String, String)| format!("{schema}.{name}");
         let mut nowhere: BTreeSet<String> =
             options.files.iter().cloned().chain(options.tables.iter().map(shown)).collect();
-        self.each(|id, files| {
+        let agreeing = self.each(|id, files| {
             let whole = options.versions.contains(&id);
             for table in &files.tables {
                 let wanted =
@@ -291,7 +322,7 @@ impl Scene<'_> {
             }
         })
         .await?;
-        (self.withdrawn, self.data, self.nowhere) = (withdrawn, data, nowhere);
+        (self.withdrawn, self.data, self.nowhere, self.agreeing) = (withdrawn, data, nowhere, agreeing);
         Ok(())
     }
 
@@ -341,6 +372,11 @@ impl Scene<'_> {
         let row = |object, action, bytes| WithdrawRow { step: 0, object, action, bytes, done: false };
         let mut rows: Vec<WithdrawRow> =
             self.tags().into_iter().map(|name| row(name.key().to_owned(), WithdrawAction::DeleteTag, 0)).collect();
+        for id in &self.withdrawn {
+            if self.mark(*id).await?.and_then(|mark| mark.reason) != Some(Reason::Withdrawn) {
+                rows.push(row(layout::expired(*id), WithdrawAction::Mark, 0));
+            }
+        }
         let there: Vec<Option<(&String, u64)>> = stream::iter(self.data.keys())
             .map(|key| async move {
                 match store.head(key).await {
@@ -362,9 +398,6 @@ impl Scene<'_> {
         for id in &self.withdrawn {
             let folder = self.folders.by_id.get(id).cloned().unwrap_or_default();
             let says_more = says_more_than_names(store, *id).await?;
-            if self.mark(*id).await?.and_then(|mark| mark.reason) != Some(Reason::Withdrawn) {
-                rows.push(row(layout::expired(*id), WithdrawAction::Mark, 0));
-            }
             let texts = folder.part(layout::DATASET_JSON).filter(|_| says_more);
             // The list last: it tells a later call which versions are not finished.
             let list = folder.part(layout::FILES_JSON);

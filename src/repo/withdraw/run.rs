@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use chrono::{DateTime, Utc};
 use futures::{StreamExt, TryStreamExt, stream};
 
-use crate::format::{DataDir, Expired, Reason, RefKind, Timestamp, layout};
+use crate::format::{DataDir, Expired, Files, Reason, RefKind, Timestamp, layout};
 use crate::store::{Body, ConditionalWrite, Store};
 
 use super::super::catalog::LookInto;
@@ -52,23 +52,26 @@ pub(super) async fn run(
         }
     }
     let mut rows = plan.rows;
+    for row in rows.iter().filter(|row| row.action == WithdrawAction::Mark) {
+        if let Some((id, _)) = layout::in_version(&row.object) {
+            let bytes = mark.print(id).map_err(RepoError::from)?;
+            // One that is past retention gets this mark instead.
+            if store.put_if_absent(&row.object, bytes.clone().into()).await? == ConditionalWrite::Refused {
+                store.put(&row.object, Body::Bytes(bytes.into())).await?;
+            }
+        }
+    }
     let doomed = rows.iter().filter(|row| row.action == WithdrawAction::DeleteFile);
     let doomed: Vec<String> = doomed.map(|row| row.object.clone()).collect();
     store.delete_all(stream::iter(doomed).boxed()).try_for_each(|_| async { Ok(()) }).await?;
     for row in &mut rows {
         match row.action {
-            WithdrawAction::Mark => {
-                if let Some((id, _)) = layout::in_version(&row.object) {
-                    let bytes = mark.print(id).map_err(RepoError::from)?;
-                    // One that is past retention gets this mark instead.
-                    if store.put_if_absent(&row.object, bytes.clone().into()).await? == ConditionalWrite::Refused {
-                        store.put(&row.object, Body::Bytes(bytes.into())).await?;
-                    }
-                }
-            }
             WithdrawAction::DeletePart => store.delete(&row.object).await?,
             WithdrawAction::KeepFile { .. } | WithdrawAction::LeaveUnfinished => continue,
-            WithdrawAction::DeleteTag | WithdrawAction::DeleteFile | WithdrawAction::Nothing => {}
+            WithdrawAction::DeleteTag
+            | WithdrawAction::Mark
+            | WithdrawAction::DeleteFile
+            | WithdrawAction::Nothing => {}
         }
         row.done = true;
     }
@@ -94,8 +97,8 @@ async fn check_again(
     let doomed: BTreeSet<&str> = doomed.map(|row| row.object.as_str()).collect();
     for (id, folder) in folders.complete().filter(|(id, _)| !plan.known.contains(id)) {
         let record = read_record(store, id).await?;
-        let files = named(store, data_dir, look, &record, folder.is_marked()).await?;
-        let reads = files.is_some_and(|files| files.iter().any(|(key, _)| doomed.contains(key)));
+        let lists = named(store, data_dir, look, &record, folder).await?;
+        let reads = lists.iter().flat_map(Files::iter).any(|(key, _)| doomed.contains(key));
         if reads || sources::keys(&record).any(|key| doomed.contains(key.as_str())) {
             return Err(WithdrawError::Appeared(id));
         }

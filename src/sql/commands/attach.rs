@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::{column, number, text};
-use crate::format::{AllowedSigners, Revision};
+use crate::format::{AllowedSigners, Revision, layout};
 use crate::lake::{self, Database};
 use crate::repo::{Checked, Opened, Repository, Resolved};
-use crate::sql::catalogs::{self, Keep, MAX_CATALOG};
+use crate::sql::catalogs::{self, Keep};
 use crate::sql::formats::SessionReader;
 use crate::sql::memory::Memory;
 use crate::sql::place::{default_alias, find, published, require_alias};
@@ -102,7 +102,7 @@ fn keep(cache: Option<&str>) -> Result<Keep, Error> {
 
 /// The largest catalog that the call takes, in bytes.
 fn max_catalog(arguments: &Arguments) -> Result<u64, Error> {
-    Ok(arguments.count("max_catalog")?.unwrap_or(MAX_CATALOG))
+    Ok(arguments.count("max_catalog")?.unwrap_or(layout::MAX_CATALOG))
 }
 
 /// What must be true of a version before it is attached for a reader who trusts these signers.

@@ -11,7 +11,7 @@ use crate::format::{DataDir, RefKind, Revision, Sha256, VersionId, layout};
 use crate::lake::{self, Checkout, Database, LakeError, LatestSnapshot, Thaw, WorkingCopy};
 use crate::repo::{self, Repository, Resolved};
 use crate::sql::access::{self, Access};
-use crate::sql::catalogs::{self, Keep, MAX_CATALOG};
+use crate::sql::catalogs::{self, Keep};
 use crate::sql::formats::SessionReader;
 use crate::sql::place::{default_alias, expand, require_alias};
 use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Value, later};
@@ -243,7 +243,7 @@ fn fetch_version(
         lake::require_no_wal(&kept)?;
         return Ok(kept);
     }
-    let catalog = catalogs::open(context, repository, resolved, &reader, (&Keep::Cached, MAX_CATALOG))?;
+    let catalog = catalogs::open(context, repository, resolved, &reader, (&Keep::Cached, layout::MAX_CATALOG))?;
     let record = catalog.opened.record;
     let data_dir: &DataDir = &repository.settings().data_dir;
     let files = match context.block_on(repo::read_files(repository.store(), data_dir, &record))?? {

@@ -12,7 +12,7 @@ use crate::sql::{Arguments, Code, ColumnType, Command, Context, Error, Output, V
 pub(super) const COMMAND: Command = Command {
     name: "fdl_clone",
     positional: Some("repository"),
-    named: &[text("target"), texts("refs"), flag("sources"), text("token")],
+    named: &[text("target"), texts("refs"), flag("sources"), flag("unknown"), text("token")],
     columns: &[
         column("objects_copied", ColumnType::Integer),
         column("objects_skipped", ColumnType::Integer),
@@ -32,8 +32,11 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     let target = access::open(context, &connection, target, None)?.store;
     drop(connection);
     let repository = context.block_on(Repository::open(Arc::clone(&place.access.store)))??;
-    let options =
-        CloneOptions { refs: arguments.texts("refs").to_vec(), sources: arguments.boolean_or("sources", true) };
+    let options = CloneOptions {
+        refs: arguments.texts("refs").to_vec(),
+        sources: arguments.boolean_or("sources", true),
+        unknown: arguments.boolean_or("unknown", false),
+    };
     let (folder, files) = (temporary_folder()?, catalog_files(&repository.settings().data_dir));
     let look = LookInto { scratch: folder.path(), files: Some(&files) };
     let cloned = context.block_on(repo::clone(&repository, target.as_ref(), &options, look))??;
@@ -52,6 +55,16 @@ impl From<CloneError> for Error {
         let sentence = error.to_string();
         match error {
             CloneError::Repo(error) => error.into(),
+            CloneError::Nested { .. } => Self::new(
+                Code::BadArgument,
+                sentence,
+                "choose a target := '…' outside the source, with the source outside of it; nothing was copied.",
+            ),
+            CloneError::Hidden { .. } => Self::new(
+                Code::BadPath,
+                sentence,
+                "ask the publisher to name it without a dot at the beginning; what was copied till then is no repository yet.",
+            ),
             CloneError::OtherRepository { .. } => {
                 Self::new(Code::Exists, sentence, "choose another target; a copy has the id of its source.")
             }

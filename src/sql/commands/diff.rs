@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use super::{column, text};
 use crate::engine::Connection;
-use crate::format::Revision;
+use crate::format::{Revision, layout};
 use crate::lake::{self, Change, Comparison, LakeError, ReadRows, RowSource, Side};
 use crate::repo::{self, Repository};
 use crate::sql::cache::temporary_folder;
-use crate::sql::catalogs::{self, Keep, MAX_CATALOG};
+use crate::sql::catalogs::{self, Keep};
 use crate::sql::formats::SessionReader;
 use crate::sql::place::{Place, find};
 use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Value};
@@ -71,7 +71,7 @@ fn versions(
     let reader = SessionReader::of(connection)?;
     let fetch = |revision: &str| -> Result<_, Error> {
         let resolved = context.block_on(repo::resolve(repository.store(), &Revision::from_str(revision)?))??;
-        let catalog = catalogs::open(context, &repository, &resolved, &reader, (&Keep::Cached, MAX_CATALOG))?.file;
+        let catalog = catalogs::open(context, &repository, &resolved, &reader, (&Keep::Cached, layout::MAX_CATALOG))?.file;
         let contents = lake::read_contents(connection, &catalog)?;
         Ok((catalog, contents))
     };

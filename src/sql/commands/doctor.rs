@@ -7,7 +7,7 @@ use crate::engine::Connection;
 use crate::format::{RefsJson, layout};
 use crate::lake;
 use crate::repo::{self, Refs, RepoError, Repository, Resolved};
-use crate::sql::catalogs::{self, Keep, MAX_CATALOG};
+use crate::sql::catalogs::{self, Keep};
 use crate::sql::formats::SessionReader;
 use crate::sql::place::{Place, find};
 use crate::sql::{Arguments, Code, ColumnType, Command, Context, Error, Output, Value};
@@ -109,7 +109,7 @@ fn default_version(
     place.access.let_duckdb_read(context, connection)?;
     let resolved = Resolved { version: Some(record.id), reference: Some(refs.head.clone()), etag: None };
     let reader = SessionReader::of(connection)?;
-    let catalog = catalogs::open(context, repository, &resolved, &reader, (&Keep::dropped()?, MAX_CATALOG))?;
+    let catalog = catalogs::open(context, repository, &resolved, &reader, (&Keep::dropped()?, layout::MAX_CATALOG))?;
     lake::try_version(connection, &catalog.file.to_string_lossy(), &repository.data_path())?;
     Ok(format!("DuckDB attaches {version}"))
 }

@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
-use chrono::{DateTime, Utc};
+use rustix::fs::FileType;
 use tempfile::NamedTempFile;
 
 use super::lock::Lock;
 use super::place::{Place, remove_empty};
+use super::walk;
+use crate::format::layout;
 use crate::store::local::{io_error, local_error, replace_file};
 use crate::store::{Body, ConditionalWrite, ETag, Object, ObjectMeta, StoreError, key};
 
@@ -30,16 +32,19 @@ pub(super) struct Disk {
 
 impl Disk {
     pub(super) fn get(&self, key: &str) -> Result<Object, StoreError> {
-        let (mut file, _) = self.open(key)?;
+        let (file, limit) = (self.open(key)?, layout::limit(key));
         let mut content = Vec::new();
-        file.read_to_end(&mut content).map_err(|e| io_error(key, "read", e))?;
+        file.take(limit + 1).read_to_end(&mut content).map_err(|e| io_error(key, "read", e))?;
+        if content.len() as u64 > limit {
+            return Err(StoreError::TooLarge { key: key.to_owned(), limit });
+        }
         let etag = ETag::of_content(&content);
         let bytes = content.into();
         Ok(Object { bytes, etag })
     }
 
     pub(super) fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
-        let (mut file, _) = self.open(key)?;
+        let mut file = self.open(key)?;
         let length = range.end.saturating_sub(range.start);
         let mut content = Vec::new();
         let read = file.seek(SeekFrom::Start(range.start)).and_then(|_| file.take(length).read_to_end(&mut content));
@@ -47,22 +52,35 @@ impl Disk {
         Ok(content.into())
     }
 
-    pub(super) fn download(&self, key: &str, target: &Path) -> Result<u64, StoreError> {
-        let (mut source, _) = self.open(key)?;
-        replace_file(target, |file| io::copy(&mut source, file)).map_err(|e| local_error(target, "write", e))
+    pub(super) fn download(&self, key: &str, target: &Path, most: u64) -> Result<u64, StoreError> {
+        let mut source = self.open(key)?.take(most.saturating_add(1));
+        let mut too_large = false;
+        let copied = replace_file(target, |file| match io::copy(&mut source, file)? {
+            size if size > most => {
+                too_large = true;
+                Err(ErrorKind::FileTooLarge.into())
+            }
+            size => Ok(size),
+        });
+        copied.map_err(|e| match too_large {
+            true => StoreError::TooLarge { key: key.to_owned(), limit: most },
+            false => local_error(target, "write", e),
+        })
     }
 
     pub(super) fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
-        let found = self.locate(key, "read")?.object()?;
-        meta(key, &found)
+        key::check(key)?;
+        Ok(walk::find(&self.root, key, "read")?.meta())
     }
 
     pub(super) fn settle(&self, key: &str) -> Result<ObjectMeta, StoreError> {
-        let (file, found) = self.open(key)?;
-        file.sync_all().map_err(|e| io_error(key, "write", e))?;
+        key::check(key)?;
+        let found = walk::find(&self.root, key, "read")?;
+        let meta = found.meta();
+        found.open("read")?.sync_all().map_err(|e| io_error(key, "write", e))?;
         let place = self.locate(key, "write")?;
         self.sync_folders(&place)?;
-        meta(key, &found)
+        Ok(meta)
     }
 
     pub(super) fn put(&self, key: &str, body: &Body) -> Result<(), StoreError> {
@@ -137,21 +155,29 @@ impl Disk {
         Ok(ConditionalWrite::Written)
     }
 
-    /// The file of a key. No symbolic link is followed below the root, not even one that stays inside: so no key leads
-    /// outside the repository (format.md section 1), and what a listing shows is all there is. Not against somebody who
-    /// may write here and puts a link in the way between this look and the next step.
+    /// The place of a key that is to be written or deleted. No symbolic link is followed below the root, not even one that
+    /// stays inside: so no key leads outside the repository (format.md section 1), and what a listing shows is all there is.
+    /// Not against somebody who may write here and puts a link in the way between this look and the next step; what is
+    /// read is opened without that gap (`walk`).
     fn locate<'a>(&self, key: &'a str, action: &'static str) -> Result<Place<'a>, StoreError> {
         key::check(key)?;
         let mut path = self.root.clone();
         let mut found = None;
         let mut missing = false;
+        let mut walked = 0;
         for part in key.split('/') {
             path.push(part);
+            walked += part.len() + 1;
             if missing {
                 continue;
             }
             found = match fs::symlink_metadata(&path) {
-                Ok(found) if found.is_symlink() => return Err(symbolic_link(key)),
+                Ok(found) if !found.is_file() && !found.is_dir() => {
+                    let here = key.get(..walked - 1).unwrap_or(key);
+                    let wanted = if here.len() == key.len() { "regular file" } else { "folder" };
+                    let kind = FileType::from_raw_mode(std::os::unix::fs::MetadataExt::mode(&found));
+                    return Err(walk::not_regular(here, wanted, kind));
+                }
                 Ok(found) => Some(found),
                 Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => None,
                 Err(e) => return Err(io_error(key, action, e)),
@@ -161,12 +187,9 @@ impl Disk {
         Ok(Place { key, path, found })
     }
 
-    fn open(&self, key: &str) -> Result<(File, Metadata), StoreError> {
-        let place = self.locate(key, "read")?;
-        place.object()?;
-        let file = File::open(&place.path).map_err(|e| io_error(key, "read", e))?;
-        let found = file.metadata().map_err(|e| io_error(key, "read", e))?;
-        Ok((file, found))
+    fn open(&self, key: &str) -> Result<File, StoreError> {
+        key::check(key)?;
+        walk::find(&self.root, key, "read")?.open("read")
     }
 
     /// Whether the object is there and has this state.
@@ -247,23 +270,6 @@ impl Disk {
         }
         Ok(())
     }
-}
-
-pub(super) fn symbolic_link(key: &str) -> StoreError {
-    StoreError::BadKey {
-        key: key.to_owned(),
-        why: "it leads through a symbolic link, and none is followed inside a repository",
-    }
-}
-
-pub(super) fn meta(key: &str, found: &Metadata) -> Result<ObjectMeta, StoreError> {
-    let modified = found.modified().map_err(|e| io_error(key, "read", e))?;
-    Ok(ObjectMeta {
-        key: key.to_owned(),
-        size: found.len(),
-        last_modified: DateTime::<Utc>::from(modified),
-        etag: None,
-    })
 }
 
 /// `PermissionDenied` is how some file systems say that they have no hard links.

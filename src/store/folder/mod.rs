@@ -2,7 +2,8 @@
 //!
 //! Safe for several writers, in threads and in processes: an object is written whole beside its place and then renamed,
 //! so a reader sees one content or another, never a part; a replacement compares and renames under a lock (`lock`).
-//! Files that a killed writer left behind begin with `.fdl-` and are no objects.
+//! Files that a killed writer left behind begin with `.fdl-` and are no objects. Nor is a link, a pipe or a device below
+//! the root, which is an error that names it: nothing is followed, and nothing is waited for.
 //!
 //! Not over `object_store::local`: its paths percent-encode characters that schemas and tables may have in their names,
 //! while DuckDB opens the same files by their plain names; its ETags are made of time and size; it follows symbolic
@@ -26,6 +27,7 @@ mod list;
 mod lock;
 mod place;
 mod root;
+mod walk;
 
 /// How long a writer waits for another one, which holds the lock only to compare and rename.
 const LOCK_WAIT: Duration = Duration::from_secs(30);
@@ -96,9 +98,14 @@ impl Store for FolderStore {
         self.on_disk(key, "read", |disk, key| disk.get_range(key, range)).await
     }
 
-    async fn download(&self, key: &str, target: &Path) -> Result<u64, StoreError> {
+    async fn download(&self, key: &str, target: &Path, most: u64) -> Result<u64, StoreError> {
         let target: PathBuf = target.to_owned();
-        self.on_disk(key, "read", move |disk, key| disk.download(key, &target)).await
+        self.on_disk(key, "read", move |disk, key| disk.download(key, &target, most)).await
+    }
+
+    async fn check_regular(&self, keys: &[String]) -> Result<(), StoreError> {
+        let keys = keys.to_vec();
+        self.on_disk("/", "read", move |disk, _| disk.check_regular(&keys)).await
     }
 
     async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
@@ -131,7 +138,7 @@ impl Store for FolderStore {
         let prefix = prefix.to_owned();
         let listing = async move {
             match self.on_disk(&prefix, "list", Disk::list).await {
-                Ok(objects) => objects.into_iter().map(Ok).collect(),
+                Ok(objects) => objects,
                 Err(error) => vec![Err(error)],
             }
         };

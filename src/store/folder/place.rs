@@ -25,16 +25,6 @@ pub(super) struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// The object that is here.
-    pub(super) fn object(&self) -> Result<Metadata, StoreError> {
-        let key = self.key.to_owned();
-        match &self.found {
-            Some(found) if found.is_file() => Ok(found.clone()),
-            Some(found) if !found.is_dir() => Err(StoreError::BadKey { key, why: "what is there is not a plain file" }),
-            _ => Err(StoreError::NotFound { key }),
-        }
-    }
-
     /// Writes the content to a file beside the object, durable and not yet under its name.
     pub(super) fn write_beside(&self, body: &Body) -> Result<NamedTempFile, StoreError> {
         let mut whole = self.new_file()?;

@@ -29,6 +29,9 @@ pub(in crate::store) enum NetError {
     /// Nothing moved for so long. The request may have been carried out.
     #[error("nothing was sent or received for {} s", .0.as_secs())]
     Idle(Duration),
+    /// It went on for too long, although something moved.
+    #[error("it was not whole after {} s", .0.as_secs())]
+    Slow(Duration),
     /// The connection broke. The request may have been carried out.
     #[error("the connection broke: {0}")]
     Broken(String),

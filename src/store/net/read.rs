@@ -12,6 +12,7 @@ use tokio::fs::File;
 use tokio::io::{AsyncWriteExt, BufWriter};
 
 use super::{NetError, failed};
+use crate::format::layout;
 use crate::store::local::{local_error, temp_in};
 use crate::store::{ETag, Object, StoreError};
 
@@ -19,8 +20,14 @@ use crate::store::{ETag, Object, StoreError};
 const TRIES: u32 = 5;
 /// The wait before reading on.
 const WAIT: Duration = Duration::from_millis(300);
-/// The most that is read into memory. What has no bound, catalogs and data files, goes to files.
+/// The most of a range that is read into memory. What has no bound, catalogs and data files, goes to files.
 const MOST: u64 = 1 << 30;
+/// How often an object is asked for at the most, however little comes each time.
+const MOST_OPENS: u32 = 1000;
+/// What a small object may take beside its bytes, and how many of those come in a second at the least. A server that lets
+/// them drip holds up nobody for longer.
+const PATIENCE: Duration = Duration::from_secs(180);
+const SLOWEST: u64 = 16 << 10;
 
 /// Which bytes of an object are asked for.
 #[derive(Debug, Clone, Copy)]
@@ -72,8 +79,9 @@ async fn pour(
 ) -> Result<(Option<String>, u64), StoreError> {
     let mut at = range.start;
     let mut etag: Option<String> = None;
-    let mut tries = 0;
+    let (mut tries, mut opens) = (0, 0);
     loop {
+        opens += 1;
         let part = Part { start: at, end: range.end, etag: etag.as_deref() };
         let Some(mut opened) = reader.open(key, part).await? else {
             return Ok((etag, at - range.start));
@@ -102,7 +110,7 @@ async fn pour(
         };
         tries += 1;
         // Without a state to hold on to, what follows might be of another object.
-        if tries >= TRIES || (etag.is_none() && at > range.start) {
+        if tries >= TRIES || opens >= MOST_OPENS || (etag.is_none() && at > range.start) {
             return Err(failed(key, "read", error));
         }
         tokio::time::sleep(WAIT * tries).await;
@@ -116,15 +124,17 @@ fn wanted(bytes: &Bytes, offset: u64, range: Range<u64>) -> Bytes {
     bytes.slice(start.min(end)..end)
 }
 
-struct Memory(Vec<u8>);
+/// Bytes in memory, at the most so many.
+struct Memory {
+    bytes: Vec<u8>,
+    most: u64,
+}
 
 #[async_trait]
 impl Sink for Memory {
     async fn write(&mut self, key: &str, bytes: Bytes) -> Result<(), StoreError> {
-        if (self.0.len() + bytes.len()) as u64 > MOST {
-            return Err(failed(key, "read", "it has more than 1 GiB, which is more than fits in memory"));
-        }
-        self.0.extend_from_slice(&bytes);
+        require_size(key, (self.bytes.len() as u64).saturating_add(bytes.len() as u64), self.most)?;
+        self.bytes.extend_from_slice(&bytes);
         Ok(())
     }
 }
@@ -132,21 +142,35 @@ impl Sink for Memory {
 struct ToFile<'a> {
     file: BufWriter<File>,
     target: &'a Path,
+    size: u64,
+    most: u64,
 }
 
 #[async_trait]
 impl Sink for ToFile<'_> {
-    async fn write(&mut self, _: &str, bytes: Bytes) -> Result<(), StoreError> {
+    async fn write(&mut self, key: &str, bytes: Bytes) -> Result<(), StoreError> {
+        self.size = self.size.saturating_add(bytes.len() as u64);
+        require_size(key, self.size, self.most)?;
         self.file.write_all(&bytes).await.map_err(|error| local_error(self.target, "write", error))
+    }
+}
+
+fn require_size(key: &str, size: u64, limit: u64) -> Result<(), StoreError> {
+    match size > limit {
+        true => Err(StoreError::TooLarge { key: key.to_owned(), limit }),
+        false => Ok(()),
     }
 }
 
 /// [`Store::get`](crate::store::Store::get) of a reader: an object whose server names no state gets a name that no
 /// server knows, made of its content.
 pub(in crate::store) async fn get(reader: &dyn Reader, key: &str) -> Result<Object, StoreError> {
-    let mut memory = Memory(Vec::new());
-    let (etag, _) = pour(reader, key, 0..u64::MAX, &mut memory).await?;
-    let bytes = Bytes::from(memory.0);
+    let most = layout::limit(key);
+    let mut memory = Memory { bytes: Vec::new(), most };
+    let patience = PATIENCE.saturating_add(Duration::from_secs(most / SLOWEST));
+    let poured = tokio::time::timeout(patience, pour(reader, key, 0..u64::MAX, &mut memory)).await;
+    let (etag, _) = poured.map_err(|_| failed(key, "read", NetError::Slow(patience)))??;
+    let bytes = Bytes::from(memory.bytes);
     let etag = match etag {
         Some(etag) => ETag(etag),
         None => ETag(format!("{UNNAMED}{}", ETag::of_content(&bytes).0)),
@@ -168,13 +192,18 @@ pub(in crate::store) async fn get_range(
     key: &str,
     range: Range<u64>,
 ) -> Result<Bytes, StoreError> {
-    let mut memory = Memory(Vec::new());
+    let mut memory = Memory { bytes: Vec::new(), most: MOST };
     pour(reader, key, range, &mut memory).await?;
-    Ok(memory.0.into())
+    Ok(memory.bytes.into())
 }
 
 /// [`Store::download`](crate::store::Store::download) of a reader.
-pub(in crate::store) async fn download(reader: &dyn Reader, key: &str, target: &Path) -> Result<u64, StoreError> {
+pub(in crate::store) async fn download(
+    reader: &dyn Reader,
+    key: &str,
+    target: &Path,
+    most: u64,
+) -> Result<u64, StoreError> {
     let local = |error| local_error(target, "write", error);
     let folder = match target.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -182,7 +211,7 @@ pub(in crate::store) async fn download(reader: &dyn Reader, key: &str, target: &
     };
     let temp = temp_in(folder).map_err(local)?;
     let file = BufWriter::with_capacity(1 << 20, File::from_std(temp.reopen().map_err(local)?));
-    let mut sink = ToFile { file, target };
+    let mut sink = ToFile { file, target, size: 0, most };
     let (_, size) = pour(reader, key, 0..u64::MAX, &mut sink).await?;
     sink.file.flush().await.map_err(local)?;
     drop(sink);
@@ -257,7 +286,7 @@ mod tests {
         assert_eq!(reader.opened.lock().unwrap().len(), 5);
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("file");
-        assert!(download(&reader, "k", &target).await.is_err());
+        assert!(download(&reader, "k", &target, u64::MAX).await.is_err());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 }

@@ -93,7 +93,7 @@ impl Retry {
             Tried::Answered(status) => (passes(repeat, status), self.tries),
             Tried::Failed(NetError::Connect(_)) => (true, self.connect_tries),
             Tried::Failed(NetError::Idle(_) | NetError::Broken(_)) => (repeat == Repeat::Same, self.tries),
-            Tried::Failed(NetError::Body(_) | NetError::Request(_)) => (false, 0),
+            Tried::Failed(NetError::Body(_) | NetError::Request(_) | NetError::Slow(_)) => (false, 0),
         };
         if !passes || tries >= most {
             return None;

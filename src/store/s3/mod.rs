@@ -227,8 +227,8 @@ impl Store for S3Store {
         net::get_range(self, key, range).await
     }
 
-    async fn download(&self, key: &str, target: &Path) -> Result<u64, StoreError> {
-        net::download(self, key, target).await
+    async fn download(&self, key: &str, target: &Path, most: u64) -> Result<u64, StoreError> {
+        net::download(self, key, target, most).await
     }
 
     async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {

@@ -48,8 +48,8 @@ impl Store for Listed {
         self.http.get_range(key, range).await
     }
 
-    async fn download(&self, key: &str, target: &Path) -> Result<u64, StoreError> {
-        self.http.download(key, target).await
+    async fn download(&self, key: &str, target: &Path, most: u64) -> Result<u64, StoreError> {
+        self.http.download(key, target, most).await
     }
 
     async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
