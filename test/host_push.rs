@@ -2,7 +2,6 @@
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 
 #[path = "support/host/mod.rs"]
-#[expect(dead_code, reason = "each test uses a part of it")]
 mod client;
 #[expect(dead_code, reason = "each test uses a part of it")]
 mod support;
@@ -66,11 +65,12 @@ fn a_repository_is_started_and_pushed_to_over_http() {
         assert_eq!(answer.status, 201, "{answer:?}");
         let tag = client.get("/refs/heads/main", &[]).header("etag").to_owned();
         assert_eq!(answer.header("etag"), tag);
-        // Two versions at once, and the same once more, as when an answer was lost.
+        // One version after the other, and the last once more, as when an answer was lost.
         send(&client, &bench, &chain[1]);
         send(&client, &bench, &chain[2]);
-        assert_eq!(client.put_ref(MAIN, &format!("If-Match: {tag}"), chain[2].id()).status, 200);
-        assert_eq!(client.put_ref(MAIN, "", chain[2].id()).status, 200);
+        for version in [1, 2, 2] {
+            assert_eq!(client.put_ref(MAIN, &client.unchanged(MAIN), chain[version].id()).status, 200);
+        }
         assert_eq!(client.put_ref(MAIN, &format!("If-Match: {tag}"), chain[2].id()).status, 412);
         let head = client.get("/ducklake.duckdb", &[]);
         assert_eq!(head.header("fdl-version"), chain[2].id().to_string());
@@ -203,11 +203,64 @@ fn a_version_in_the_middle_is_checked_as_well() {
     let scene = Scene::new(options(false));
     let third = scene.version(Some(scene.second));
     put(&scene.store, &layout::catalog(scene.second), "x");
-    let push = || scene.client.put_ref(MAIN, "", third);
-    assert_eq!(push().refusal(), (409, "FDL-CORRUPT".to_owned()));
-    // Taken away meanwhile: then it is no longer read.
+    assert_eq!(scene.client.put_ref("refs/heads/new", NEW, third).refusal(), (409, "FDL-CORRUPT".to_owned()));
+    let push = || scene.client.put_ref(MAIN, &scene.client.unchanged(MAIN), third);
+    assert_eq!(push().refusal(), (409, "FDL-CONFLICT".to_owned()));
+    // Taken away meanwhile: then it is no longer read, and no branch can be moved to it.
     put(&scene.store, &layout::expired(scene.second), "{}");
     assert_eq!(push().status, 200);
+}
+
+#[test]
+fn a_branch_moves_to_a_child_of_what_it_holds() {
+    let scene = Scene::new(options(false));
+    let third = scene.version(Some(scene.second));
+    let move_to = |id| scene.client.put_ref(MAIN, &scene.client.unchanged(MAIN), id);
+    let answer = move_to(third);
+    assert_eq!((answer.refusal(), &answer.json()["reason"]), ((409, "FDL-CONFLICT".to_owned()), &json!("not-a-child")));
+    for id in [scene.first, scene.second] {
+        assert!(answer.message().contains(&id.to_string()), "{}", answer.message());
+    }
+    assert_eq!(holds(&scene.store, MAIN), Some(scene.first.to_string()));
+    for id in [scene.second, third] {
+        assert_eq!(move_to(id).status, 200);
+    }
+    let back = move_to(scene.second);
+    assert_eq!((back.refusal(), &back.json()["reason"]), ((409, "FDL-CONFLICT".to_owned()), &json!("not-a-child")));
+}
+
+#[test]
+fn a_ref_is_written_on_condition() {
+    let scene = Scene::new(options(false));
+    for name in [MAIN, "refs/heads/new", "refs/tags/v1"] {
+        for id in [scene.first, scene.second] {
+            let answer = scene.client.put_ref(name, "", id);
+            assert_eq!(answer.refusal(), (428, "FDL-BAD-ARGUMENT".to_owned()), "{name}");
+            assert!(answer.message().contains("If-Match"), "{}", answer.message());
+        }
+        let condition = if name == MAIN { scene.client.unchanged(MAIN) } else { NEW.to_owned() };
+        assert!([200, 201].contains(&scene.client.put_ref(name, &condition, scene.second).status), "{name}");
+    }
+}
+
+#[test]
+fn a_name_that_is_taken_is_no_damage() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder_store: Arc<dyn Store> = Arc::new(FolderStore::open(folder.path().to_str().unwrap()).unwrap());
+    for store in [Arc::new(MemoryStore::new()) as Arc<dyn Store>, folder_store] {
+        let bench = Bench::new(1);
+        client::RUNTIME.block_on(bench.init(store.as_ref()));
+        let client = serve(store, options(false));
+        let chain = bench.chain(None, 1);
+        send(&client, &bench, &chain[0]);
+        let id = chain[0].id();
+        assert_eq!(client.put_ref("refs/heads/a/b", NEW, id).status, 201);
+        for name in ["refs/heads/a", "refs/heads/a/b/c"] {
+            assert_eq!(client.put_ref(name, NEW, id).refusal(), (409, "FDL-EXISTS".to_owned()), "{name}");
+        }
+        let folder = client.put_ref("refs/heads/a", "If-Match: *", id);
+        assert_eq!(folder.refusal(), (412, "FDL-CONFLICT".to_owned()));
+    }
 }
 
 #[test]
@@ -218,8 +271,8 @@ fn branches_only_move_forward_and_one_of_two_writers_wins() {
     assert_eq!(scene.client.put_ref(MAIN, NEW, scene.second).refusal(), (412, "FDL-CONFLICT".to_owned()));
     assert_eq!(scene.client.put_ref(MAIN, "If-Match: \"x\"", scene.second).status, 412);
     assert_eq!(scene.client.put_ref("refs/heads/none", "If-Match: *", scene.second).status, 412);
-    assert_eq!(scene.client.put(&format!("/{MAIN}"), &[], b"nonsense").refusal().0, 400);
-    assert_eq!(scene.client.put(&format!("/{MAIN}"), &[], &[b'a'; 5000]).status, 413);
+    assert_eq!(scene.client.put(&format!("/{MAIN}"), &[NEW], b"nonsense").refusal().0, 400);
+    assert_eq!(scene.client.put(&format!("/{MAIN}"), &[NEW], &[b'a'; 5000]).status, 413);
     // Both saw the same state, and both versions pass the checks.
     let statuses: Vec<u16> = std::thread::scope(|scope| {
         let push = |id| {
@@ -235,9 +288,9 @@ fn branches_only_move_forward_and_one_of_two_writers_wins() {
     assert_eq!((statuses.iter().filter(|status| **status == 200).count(), won), (1, 412), "{statuses:?}");
     assert_eq!(holds(&scene.store, MAIN), Some(winner.to_string()));
     let loser = if winner == other { scene.second } else { other };
-    // Without a condition, the parents tell; and nothing goes back.
+    // Whatever the condition, the parents tell; and nothing goes back.
     for id in [loser, scene.first] {
-        let answer = scene.client.put_ref(MAIN, "", id);
+        let answer = scene.client.put_ref(MAIN, "If-Match: *", id);
         assert_eq!(answer.refusal(), (409, "FDL-CONFLICT".to_owned()));
         assert!(answer.message().contains(&winner.to_string()), "{}", answer.message());
     }
@@ -256,7 +309,7 @@ fn a_writer_that_is_overtaken_during_the_checks_learns_it() {
         Fault::None
     });
     let client = serve(Arc::new(store), options(false));
-    for condition in [client.unchanged(MAIN), String::new()] {
+    for condition in [client.unchanged(MAIN), "If-Match: *".to_owned()] {
         put(&scene.store, MAIN, format!("{}\n", scene.first));
         assert_eq!(client.put_ref(MAIN, &condition, scene.second).refusal(), (412, "FDL-CONFLICT".to_owned()));
         assert_eq!(holds(&scene.store, MAIN), Some(other.to_string()));
@@ -286,7 +339,7 @@ fn making_and_deleting_refs() {
     put(&scene.store, &layout::dataset(scene.first), "damaged long ago");
     assert_eq!(client.put_ref("refs/heads/a/b", NEW, scene.first).status, 201);
     assert_eq!(client.put_ref("refs/tags/v1", NEW, scene.first).status, 201);
-    assert_eq!(client.put_ref("refs/tags/v1", "", scene.first).status, 200);
+    assert_eq!(client.put_ref("refs/tags/v1", &client.unchanged("refs/tags/v1"), scene.first).status, 200);
     let moved = client.put_ref("refs/tags/v1", &client.unchanged("refs/tags/v1"), scene.second);
     assert_eq!(moved.refusal(), (409, "FDL-EXISTS".to_owned()));
     for name in ["refs/heads/a", "refs/heads/a/b/c"] {
@@ -384,11 +437,12 @@ fn a_host_that_looks_into_catalogs_compares_their_own_list() {
             files.tables[0].files[0].path = "/etc/passwd".to_owned();
             Ok(())
         }),
-        ("this is no catalog", |_| Err("this is no catalog".to_owned())),
+        ("could not read the files that it names", |_| Err("root:x:0:0 in /etc/passwd".to_owned())),
     ] {
         let scene = lists(change);
         let answer = scene.push();
         assert!(answer.status == 409 && answer.message().contains(words), "{words}: {answer:?}");
+        assert!(!answer.text().contains("passwd"), "{answer:?}");
         assert_eq!(holds(&scene.store, MAIN), Some(scene.first.to_string()));
     }
     // A panic there is one 500.

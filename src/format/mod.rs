@@ -3,6 +3,7 @@
 //! One rule lives in one file; the rules themselves are told in `docs/format.md`.
 
 mod allowed_signers;
+mod code;
 mod data_path;
 mod dataset;
 mod error;
@@ -23,6 +24,7 @@ mod time;
 mod version_id;
 
 pub use allowed_signers::{AllowedSigners, Standing};
+pub use code::Code;
 pub use data_path::DataDir;
 pub use dataset::{Column, Dataset, Macro, Schema, Table, TableKind, Totals};
 pub use error::FormatError;

@@ -6,6 +6,8 @@ use axum::http::{HeaderMap, StatusCode, header};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
+use crate::format::Code;
+
 use super::answer::Refusal;
 use super::options::HostError;
 
@@ -111,7 +113,7 @@ fn unauthorized(sent_token: bool) -> Refusal {
         true => ("this host does not know the token", "Bearer realm=\"fdl\", error=\"invalid_token\""),
         false => ("this host asks for a token", "Bearer realm=\"fdl\""),
     };
-    Refusal::new(StatusCode::UNAUTHORIZED, "FDL-PERMISSION", message).with(header::WWW_AUTHENTICATE, challenge)
+    Refusal::new(StatusCode::UNAUTHORIZED, Code::Permission, message).with(header::WWW_AUTHENTICATE, challenge)
 }
 
 #[cfg(test)]

@@ -1,13 +1,15 @@
 //! The answers of the host: what every one carries, and refusals as JSON.
 
+use std::fmt::Display;
+
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use serde::Serialize;
 
-use crate::format::{Expired, FormatError, Reason, VersionId};
+use crate::format::{Code, Expired, FormatError, Reason, RefName, VersionId};
 use crate::repo::RepoError;
-use crate::store::StoreError;
+use crate::store::{StoreError, key};
 
 /// The version that `/ducklake.duckdb` is the catalog of.
 pub(super) const FDL_VERSION: HeaderName = HeaderName::from_static("fdl-version");
@@ -15,18 +17,27 @@ pub(super) const FDL_VERSION: HeaderName = HeaderName::from_static("fdl-version"
 /// What a browser lets a page see of an answer.
 const EXPOSED: &str = "Accept-Ranges, Content-Length, Content-Range, ETag, FDL-Version, Last-Modified";
 
-/// Why a request is not done: a status and the body `{"error": "<code>", "message": "…"}`.
+/// How many characters of a sentence are sent at the most.
+const LONGEST: usize = 600;
+
+/// Why a request is not done: a status and the body `{"error": "<code>", "message": "…", "id": "…"}`.
+///
+/// The message is a sentence of this host. What a store, the system or DuckDB said may name paths and machines, or hold the
+/// content of a file: it is the cause, which only the host's own log is told.
 #[derive(Debug)]
 pub(super) struct Refusal {
     pub(super) status: StatusCode,
-    pub(super) code: &'static str,
+    pub(super) code: Code,
     pub(super) message: String,
+    /// A word for programs, where the code does not say enough.
+    reason: Option<&'static str>,
+    cause: Option<String>,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl Refusal {
-    pub(super) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Self { status, code, message: message.into(), headers: Vec::new() }
+    pub(super) fn new(status: StatusCode, code: Code, message: impl Into<String>) -> Self {
+        Self { status, code, message: message.into(), reason: None, cause: None, headers: Vec::new() }
     }
 
     /// The same refusal with a header. A value that cannot be one is left out.
@@ -35,47 +46,78 @@ impl Refusal {
         self
     }
 
+    /// The same refusal with what is behind it, for the log alone.
+    pub(super) fn because(mut self, cause: impl Display) -> Self {
+        self.cause = Some(cause.to_string());
+        self
+    }
+
     /// 400: the request itself makes no sense.
     pub(super) fn bad_request(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, "FDL-BAD-ARGUMENT", message)
+        Self::new(StatusCode::BAD_REQUEST, Code::BadArgument, message)
     }
 
     /// 403: not for this client, or for nobody.
     pub(super) fn forbidden(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::FORBIDDEN, "FDL-PERMISSION", message)
+        Self::new(StatusCode::FORBIDDEN, Code::Permission, message)
     }
 
     /// 404: nothing there.
     pub(super) fn not_found(key: &str) -> Self {
-        Self::new(StatusCode::NOT_FOUND, "FDL-NOT-FOUND", format!("there is no {key} here"))
+        Self::new(StatusCode::NOT_FOUND, Code::NotFound, format!("there is no {} here", shown(key)))
     }
 
     /// 405: there, but not to be used so.
     pub(super) fn method(allowed: &'static str) -> Self {
         let message = format!("only {allowed} can be asked of this path");
-        Self::new(StatusCode::METHOD_NOT_ALLOWED, "FDL-BAD-ARGUMENT", message).with(header::ALLOW, allowed)
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, Code::BadArgument, message).with(header::ALLOW, allowed)
     }
 
     /// 409: a check failed, or the bytes are others than those there.
-    pub(super) fn conflict(code: &'static str, message: impl Into<String>) -> Self {
+    pub(super) fn conflict(code: Code, message: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, code, message)
+    }
+
+    /// 409: the version does not build on what the branch holds. A writer that has several versions between the two moves
+    /// the branch to one after the other (docs/format.md section 14).
+    pub(super) fn not_a_child(message: impl Into<String>) -> Self {
+        Self { reason: Some("not-a-child"), ..Self::conflict(Code::Conflict, message) }
+    }
+
+    /// 409: something of a push is not as it must be.
+    pub(super) fn corrupt(key: &str, why: &str) -> Self {
+        Self::conflict(Code::Corrupt, format!("{}: {why}", shown(key)))
     }
 
     /// 412: the condition of the request does not hold.
     pub(super) fn precondition(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::PRECONDITION_FAILED, "FDL-CONFLICT", message)
+        Self::new(StatusCode::PRECONDITION_FAILED, Code::Conflict, message)
     }
 
     /// 413: more than the host takes.
     pub(super) fn too_large(limit: u64) -> Self {
         let message = format!("the body is longer than {limit} bytes, the most that is taken here");
-        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "FDL-BAD-ARGUMENT", message)
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, Code::BadArgument, message)
+    }
+
+    /// 428: a request that may only be sent on condition.
+    pub(super) fn condition_required(name: &RefName) -> Self {
+        let message = format!(
+            "{name} is written on condition: send If-Match with the ETag that it was read with, or If-None-Match: * for a \
+             new one"
+        );
+        Self::new(StatusCode::PRECONDITION_REQUIRED, Code::BadArgument, message)
+    }
+
+    /// 503: the host cannot do it now.
+    pub(super) fn busy(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, Code::Store, message).with(header::RETRY_AFTER, "1")
     }
 
     /// 500: a fault of the host.
-    pub(super) fn internal() -> Self {
+    pub(super) fn internal(cause: impl Display) -> Self {
         let message = "an internal error stopped the request";
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "FDL-STORE", message)
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, Code::Store, message).because(cause)
     }
 
     /// The host's store could not be read.
@@ -85,7 +127,9 @@ impl Refusal {
             // Symbolic links and folders: nothing that is served.
             StoreError::BadKey { key, .. } | StoreError::NotRegular { key, .. } => Self::not_found(key),
             // S3 says so of absent keys where listing is not allowed; readers know (docs/format.md section 10).
-            StoreError::Permission { key, .. } => Self::forbidden(format!("the host may not read {key}")),
+            StoreError::Permission { key, .. } => {
+                Self::forbidden(format!("the host may not read {}", shown(key))).because(chain(error))
+            }
             _ => Self::store(error),
         }
     }
@@ -95,50 +139,90 @@ impl Refusal {
     pub(super) fn unwritten(error: &StoreError) -> Self {
         match error {
             StoreError::BadKey { key, why } => {
-                Self::new(StatusCode::BAD_REQUEST, "FDL-BAD-PATH", format!("{key:?} cannot be written: {why}"))
+                let message = format!("{} cannot be written: {why}", shown(key));
+                Self::new(StatusCode::BAD_REQUEST, Code::BadPath, message)
             }
             StoreError::NotRegular { key, .. } => {
-                Self::new(StatusCode::BAD_REQUEST, "FDL-BAD-PATH", format!("{key:?} cannot be written"))
+                let message = format!("{} cannot be written", shown(key));
+                Self::new(StatusCode::BAD_REQUEST, Code::BadPath, message).because(chain(error))
             }
-            StoreError::NoSpace { .. } => Self::full(),
+            StoreError::NoSpace { .. } => Self::full(chain(error)),
             _ => Self::store(error),
         }
     }
 
     /// 507: no space left on the host.
-    pub(super) fn full() -> Self {
-        Self::new(StatusCode::INSUFFICIENT_STORAGE, "FDL-STORE", "the host has no space left")
+    pub(super) fn full(cause: impl Display) -> Self {
+        Self::new(StatusCode::INSUFFICIENT_STORAGE, Code::Store, "the host has no space left").because(cause)
     }
 
-    /// What went wrong behind the host. What its store said may name paths and machines, so it is not passed on.
+    /// What went wrong behind the host.
     fn store(error: &StoreError) -> Self {
-        let (status, message) = match error {
-            StoreError::Failed { key, action, .. } => {
-                (StatusCode::SERVICE_UNAVAILABLE, format!("the host could not {action} {key}"))
+        let refusal = match error {
+            StoreError::Failed { key, action, .. } => Self::busy(format!("the host could not {action} {}", shown(key))),
+            _ => {
+                let message = "the host's store does not let it do this";
+                Self::new(StatusCode::INTERNAL_SERVER_ERROR, Code::Store, message)
             }
-            _ => (StatusCode::INTERNAL_SERVER_ERROR, "the host's store does not let it do this".to_owned()),
         };
-        let refusal = Self::new(status, "FDL-STORE", message);
-        match status {
-            StatusCode::SERVICE_UNAVAILABLE => refusal.with(header::RETRY_AFTER, "1"),
-            _ => refusal,
-        }
+        refusal.because(chain(error))
     }
 
     /// The repository is not as it should be, or cannot be read.
     pub(super) fn repository(error: RepoError) -> Self {
-        let status = StatusCode::INTERNAL_SERVER_ERROR;
-        match error {
-            RepoError::Store(error) => Self::unread(&error),
-            RepoError::NotARepository { .. } => Self::no_repository(),
-            RepoError::Expired { .. } => Self::new(StatusCode::GONE, "FDL-EXPIRED", error.to_string()),
-            RepoError::Withdrawn { .. } => Self::new(StatusCode::GONE, "FDL-WITHDRAWN", error.to_string()),
-            RepoError::NoSuchVersion { .. } | RepoError::NoSuchRef { .. } | RepoError::Unborn { .. } => {
-                Self::new(StatusCode::NOT_FOUND, "FDL-NOT-FOUND", error.to_string())
+        let cause = error.to_string();
+        let (status, code, message) = match error {
+            RepoError::Store(error) => return Self::unread(&error),
+            RepoError::Format(error) => return Self::format(&error),
+            RepoError::Local { .. } => return Self::internal(cause),
+            RepoError::NotARepository { .. } => return Self::no_repository(),
+            // Sentences of our own, with names and IDs in them.
+            RepoError::Expired { .. } => (StatusCode::GONE, Code::Expired, cause.clone()),
+            RepoError::Withdrawn { .. } => (StatusCode::GONE, Code::Withdrawn, cause.clone()),
+            RepoError::NoSuchVersion { .. }
+            | RepoError::NoSuchRef { .. }
+            | RepoError::NoSuchAncestor { .. }
+            | RepoError::PrefixNeedsListing { .. }
+            | RepoError::Unborn { .. } => (StatusCode::NOT_FOUND, Code::NotFound, cause.clone()),
+            RepoError::AmbiguousPrefix { .. } | RepoError::AmbiguousName { .. } => {
+                (StatusCode::CONFLICT, Code::Ambiguous, cause.clone())
             }
-            RepoError::UnsupportedVersion { .. } => Self::new(status, "FDL-UNSUPPORTED-VERSION", error.to_string()),
-            RepoError::Local { .. } => Self::internal(),
-            error => Self::new(status, "FDL-CORRUPT", error.to_string()),
+            RepoError::Exists { .. } | RepoError::NameTaken { .. } => {
+                (StatusCode::CONFLICT, Code::Exists, cause.clone())
+            }
+            RepoError::DefaultBranch { .. } => (StatusCode::FORBIDDEN, Code::Permission, cause.clone()),
+            RepoError::WrongKind { .. } => (StatusCode::BAD_REQUEST, Code::BadArgument, cause.clone()),
+            RepoError::Conflict { .. } => (StatusCode::PRECONDITION_FAILED, Code::Conflict, cause.clone()),
+            RepoError::UnsupportedVersion { .. } | RepoError::OtherFormats { .. } => {
+                (StatusCode::INTERNAL_SERVER_ERROR, Code::UnsupportedVersion, cause.clone())
+            }
+            RepoError::UnknownOutcome { .. } | RepoError::Rejected { .. } => {
+                return Self::busy("the host's store did not say whether it moved the ref").because(cause);
+            }
+            RepoError::NoConditions { .. } => {
+                let message = "the host's store ignores conditions, so nothing is written to it".to_owned();
+                (StatusCode::INTERNAL_SERVER_ERROR, Code::Store, message)
+            }
+            RepoError::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, Code::BadArgument, cause.clone()),
+            RepoError::Corrupt { object, .. } | RepoError::WriteAheadLog { object } => {
+                let message = format!("{} of this repository is damaged", shown(&object));
+                (StatusCode::INTERNAL_SERVER_ERROR, Code::Corrupt, message)
+            }
+        };
+        let refusal = Self::new(status, code, message);
+        match refusal.message == cause {
+            true => refusal,
+            false => refusal.because(cause),
+        }
+    }
+
+    /// The same of what a writer has brought: it is told what is wrong with it, and never 403.
+    pub(super) fn of_push(error: RepoError) -> Self {
+        match error {
+            RepoError::Store(error) => Self::unwritten(&error),
+            RepoError::Corrupt { object, why } => Self::corrupt(&object, &why),
+            RepoError::Local { .. } => Self::repository(error),
+            error => Self::repository(error).failed_check(),
         }
     }
 
@@ -160,36 +244,78 @@ impl Refusal {
 
     /// 404: nothing has been started here.
     pub(super) fn no_repository() -> Self {
-        Self::new(StatusCode::NOT_FOUND, "FDL-NOT-A-REPOSITORY", "there is no repository here: it has no fdl.json")
+        let message = "there is no repository here: it has no fdl.json";
+        Self::new(StatusCode::NOT_FOUND, Code::NotARepository, message)
     }
 
     /// 400: what was sent is not what the format asks for.
     pub(super) fn format(error: &FormatError) -> Self {
         let code = match error {
-            FormatError::BadName { .. } => "FDL-BAD-NAME",
-            FormatError::BadPath { .. } => "FDL-BAD-PATH",
-            FormatError::BadJson { .. } | FormatError::BadRef { .. } => "FDL-CORRUPT",
-            FormatError::UnsupportedVersion { .. } => "FDL-UNSUPPORTED-VERSION",
+            FormatError::BadName { .. } => Code::BadName,
+            FormatError::BadPath { .. } => Code::BadPath,
+            FormatError::BadJson { .. } | FormatError::BadRef { .. } => Code::Corrupt,
+            FormatError::UnsupportedVersion { .. } => Code::UnsupportedVersion,
             FormatError::BadId { .. } | FormatError::BadRevision { .. } | FormatError::BadValue { .. } => {
-                "FDL-BAD-ARGUMENT"
+                Code::BadArgument
             }
         };
         Self::new(StatusCode::BAD_REQUEST, code, error.to_string())
     }
 
-    /// The answer.
-    pub(super) fn into_response(self) -> Response {
+    /// What the log says of it.
+    pub(super) fn told(&self) -> String {
+        let (status, code, message) = (self.status.as_u16(), self.code, &self.message);
+        let cause = self.cause.as_ref().map(|cause| format!("; cause: {cause}")).unwrap_or_default();
+        format!("{status} {code}: {message}{cause}")
+    }
+
+    /// The answer. By the ID its reader and the host's log speak of the same request.
+    pub(super) fn into_response(self, id: &str) -> Response {
         #[derive(Serialize)]
         struct Content<'a> {
             error: &'a str,
             message: &'a str,
+            id: &'a str,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            reason: Option<&'a str>,
         }
-        let mut response = json(self.status, &Content { error: self.code, message: &self.message });
+        let mut message: String = self.message.chars().take(LONGEST).collect();
+        if message.len() < self.message.len() {
+            message.push('…');
+        }
+        if self.cause.is_some() {
+            message.push_str(&format!("; the host's log has the cause under {id}"));
+        }
+        let content = Content { error: self.code.as_str(), message: &message, id, reason: self.reason };
+        let mut response = json(self.status, &content);
         for (name, value) in self.headers {
             response.headers_mut().insert(name, value);
         }
         response
     }
+}
+
+/// A key as part of a sentence. A store may name a file of this machine in its place, which is nobody's business.
+fn shown(key: &str) -> &str {
+    match key::check(key) {
+        Ok(()) => key,
+        Err(_) => "a file",
+    }
+}
+
+/// An error and what is behind it, for the log.
+fn chain(error: &StoreError) -> String {
+    let mut told = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        let more = error.to_string();
+        if !told.contains(&more) {
+            told.push_str(": ");
+            told.push_str(&more);
+        }
+        source = error.source();
+    }
+    told
 }
 
 /// An answer with a JSON body.

@@ -60,8 +60,10 @@ enum How {
 /// Answers a batch, each file on its own, in the order of the question.
 pub(super) async fn answer(shared: &Arc<Shared>, upload: &mut Upload) -> Result<Response, Refusal> {
     let bytes = upload.small(LONGEST).await?;
-    let question: Question = serde_json::from_slice(&bytes)
-        .map_err(|error| Refusal::bad_request(format!("this is not the JSON of a batch: {error}")))?;
+    let question: Question = serde_json::from_slice(&bytes).map_err(|error| {
+        let (line, column) = (error.line(), error.column());
+        Refusal::bad_request(format!("this is not the JSON of a batch (at line {line}, column {column})"))
+    })?;
     if question.files.len() > MOST {
         return Err(Refusal::bad_request(format!("a batch is at most {MOST} files")));
     }

@@ -28,6 +28,11 @@ pub(super) fn tag_of_meta(meta: &ObjectMeta) -> String {
     }
 }
 
+/// Whether a write is on any condition.
+pub(super) fn is_conditional(headers: &HeaderMap) -> bool {
+    headers.contains_key(header::IF_MATCH) || headers.contains_key(header::IF_NONE_MATCH)
+}
+
 /// Whether the request may go on as far as `If-Match` is concerned; `tag` is that of the object, if there is one.
 pub(super) fn if_match_holds(headers: &HeaderMap, tag: Option<&str>) -> bool {
     match listed(headers, &header::IF_MATCH) {

@@ -1,10 +1,11 @@
 //! From a request to its answer.
 
+use std::any::Any;
+use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::State;
 use axum::http::request::Parts;
 use axum::http::{Method, Request, StatusCode};
 use axum::response::Response;
@@ -13,6 +14,7 @@ use futures::FutureExt;
 use super::answer::{self, Refusal};
 use super::batch;
 use super::counters::Counters;
+use super::peers::Arrived;
 use super::read;
 use super::reference;
 use super::shared::Shared;
@@ -20,16 +22,34 @@ use super::target::Target;
 use super::upload::Upload;
 use super::write;
 
-/// Answers one request. A panic is one 500, and the host stays up.
-pub(super) async fn handle(State(shared): State<Arc<Shared>>, request: Request<Body>) -> Response {
+/// Answers one request, which goes on until its answer has been taken. A panic is one 500, and the host stays up.
+pub(super) async fn handle(
+    shared: Arc<Shared>,
+    from: SocketAddr,
+    mut arrived: Arrived,
+    request: Request<Body>,
+) -> Response {
     Counters::add(&shared.counters.requests, 1);
     let (parts, body) = request.into_parts();
+    let answered = match arrived.slot().await {
+        true => guarded(&shared, &parts, body).await,
+        false => Err(Refusal::busy("the host answers as many requests as it can, or as many of your address")),
+    };
+    let response = answered.unwrap_or_else(|refusal| {
+        // Without the query: nothing of ours is in one.
+        let (method, path) = (&parts.method, parts.uri.path());
+        let id = shared.log(format_args!("{from} {method} {path} {}", refusal.told()));
+        refusal.into_response(&id)
+    });
+    answer::finish(response).map(|body| arrived.until_sent(body))
+}
+
+async fn guarded(shared: &Arc<Shared>, parts: &Parts, body: Body) -> Result<Response, Refusal> {
     let mut upload = Upload::new(&parts.headers, body, &shared.options);
-    let answered = AssertUnwindSafe(answer(&shared, &parts, &mut upload)).catch_unwind().await;
-    let answered = answered.unwrap_or_else(|_| Err(Refusal::internal()));
+    let answered = AssertUnwindSafe(answer(shared, parts, &mut upload)).catch_unwind().await;
     // A client that still sends may never see an answer that ends the connection.
     upload.drain().await;
-    answer::finish(answered.unwrap_or_else(Refusal::into_response))
+    answered.unwrap_or_else(|panic| Err(Refusal::internal(panic_text(panic.as_ref()))))
 }
 
 async fn answer(shared: &Arc<Shared>, parts: &Parts, upload: &mut Upload) -> Result<Response, Refusal> {
@@ -63,6 +83,12 @@ async fn answer(shared: &Arc<Shared>, parts: &Parts, upload: &mut Upload) -> Res
         Method::POST => Err(Refusal::method("GET, HEAD, PUT, OPTIONS")),
         _ => Err(Refusal::method("GET, HEAD, PUT, POST, DELETE, OPTIONS")),
     }
+}
+
+/// What a panic said, for the log.
+pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("a panic: {}", text.unwrap_or("without words"))
 }
 
 fn is_batch(query: Option<&str>) -> bool {

@@ -14,8 +14,10 @@ mod counters;
 mod dispatch;
 mod history;
 mod key_locks;
+mod log;
 mod meter;
 mod options;
+mod peers;
 mod range;
 mod read;
 mod reference;
@@ -29,6 +31,7 @@ mod write;
 
 pub use access::Token;
 pub use counters::Stats;
+pub use log::LogLine;
 pub use options::{HostError, HostOptions, Limits, MoveRefs};
 pub use running::{Host, RunningHost};
 pub use upload_urls::{SignedUrls, UploadUrl, UploadUrls};

@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::format::{Clock, SystemClock};
+use crate::format::{AllowedSigners, Clock, SystemClock};
 use crate::repo::CatalogFiles;
 
 use super::access::Token;
+use super::log::LogLine;
 use super::upload_urls::UploadUrls;
 
 /// Who may move refs (docs/format.md section 14).
@@ -25,12 +26,22 @@ pub enum MoveRefs {
 /// How much a host takes from its clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// How many connections are served at the same time. Others wait to be accepted.
+    /// How many connections are open at the same time, half of them for one peer at the most. Where there is no room for
+    /// another one, the one that has waited longest for a request is closed; while a request is under way on each, others
+    /// wait to be accepted.
     pub connections: usize,
+    /// How many requests run at the same time, half of them for one peer at the most. Others wait as long as `head` says.
+    pub requests: usize,
     /// How long a client may take to send the head of a request, and to begin the next one.
     pub head: Duration,
     /// How long a client may pause in a body it sends or receives.
     pub idle: Duration,
+    /// How many pushes are checked at the same time.
+    pub checks: usize,
+    /// How long a push may wait until its check begins.
+    pub check_wait: Duration,
+    /// How long the check of a push may take.
+    pub check: Duration,
     /// How long [`RunningHost::stop`](super::RunningHost::stop) waits for the requests under way.
     pub grace: Duration,
 }
@@ -38,9 +49,13 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            connections: 512,
+            connections: 1024,
+            requests: 512,
             head: Duration::from_secs(30),
             idle: Duration::from_secs(60),
+            checks: 2,
+            check_wait: Duration::from_secs(30),
+            check: Duration::from_secs(240),
             grace: Duration::from_secs(5),
         }
     }
@@ -59,6 +74,12 @@ pub struct HostOptions {
     pub move_refs: MoveRefs,
     /// The largest file that is taken, in bytes, through the host or past it.
     pub max_upload: u64,
+    /// The largest catalog that is taken and looked into, in bytes.
+    pub max_catalog: u64,
+    /// Who may sign versions. With a list, no ref moves to a version that none of them has signed.
+    pub allowed_signers: Option<AllowedSigners>,
+    /// Where a line is written for each request that was not done. It has what the client is not told.
+    pub log: Option<Arc<LogLine>>,
     /// Tells since when the host runs.
     pub clock: Arc<dyn Clock>,
     /// Lists the data files of a catalog, so that a push is checked against the catalog itself. With none, files.json
@@ -83,6 +104,9 @@ impl HostOptions {
             write_token: None,
             move_refs: MoveRefs::default(),
             max_upload: 5 << 30,
+            max_catalog: 2 << 30,
+            allowed_signers: None,
+            log: None,
             clock: Arc::new(SystemClock),
             catalog_files: None,
             upload_urls: None,
@@ -100,6 +124,8 @@ impl fmt::Debug for HostOptions {
             .field("write_token", &self.write_token)
             .field("move_refs", &self.move_refs)
             .field("max_upload", &self.max_upload)
+            .field("max_catalog", &self.max_catalog)
+            .field("allowed_signers", &self.allowed_signers)
             .field("limits", &self.limits)
             .finish_non_exhaustive()
     }

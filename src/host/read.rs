@@ -9,7 +9,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 
-use crate::format::{Revision, VersionId, layout};
+use crate::format::{Code, Revision, VersionId, layout};
 use crate::repo::{read_mark, resolve};
 use crate::store::{Object, ObjectMeta, StoreError};
 
@@ -100,7 +100,7 @@ async fn lasting(shared: &Shared, keys: Vec<String>) -> Result<Found, Refusal> {
             Err(error) => return Err(Refusal::unread(&error)),
         }
     }
-    Err(first.map_or_else(Refusal::internal, |error| Refusal::unread(&error)))
+    Err(first.map_or_else(|| Refusal::internal("no key to look under"), |error| Refusal::unread(&error)))
 }
 
 /// The catalog of HEAD's version, for readers that know only DuckLake.
@@ -149,7 +149,7 @@ async fn respond(shared: &Arc<Shared>, parts: &Parts, found: Found, keep: Keep) 
         Wanted::Part(range) => (StatusCode::PARTIAL_CONTENT, range),
         Wanted::Unsatisfiable => {
             let message = format!("{} has only {size} bytes", found.key);
-            let refusal = Refusal::new(StatusCode::RANGE_NOT_SATISFIABLE, "FDL-BAD-ARGUMENT", message);
+            let refusal = Refusal::new(StatusCode::RANGE_NOT_SATISFIABLE, Code::BadArgument, message);
             return Err(refusal.with(header::CONTENT_RANGE, &format!("bytes */{size}")));
         }
     };

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use futures::TryStreamExt;
+use tokio::sync::OwnedSemaphorePermit;
 
-use crate::format::{RefKind, RefName, TEXT_LIMIT, VersionId, parse_ref, print_ref};
+use crate::format::{Code, RefKind, RefName, TEXT_LIMIT, VersionId, parse_ref, print_ref};
 use crate::repo::{Held, list_refs, read_head, read_ref, refresh_refs_json};
 use crate::store::{ConditionalWrite, ETag, StoreError};
 
 use super::answer::{Refusal, empty};
 use super::check;
-use super::conditions::tag_of;
+use super::conditions::{is_conditional, tag_of};
 use super::dispatch::written;
 use super::history;
 use super::options::MoveRefs;
@@ -22,8 +23,7 @@ use super::write::check_conditions;
 
 /// Answers a PUT of a ref, whose body is a version ID.
 ///
-/// Without a condition the host compares the version's parents with what the ref holds now, which a racing writer cannot
-/// get past either.
+/// It is written on condition (docs/format.md section 14), so that no writer passes over the work of another.
 pub(super) async fn put(
     shared: &Arc<Shared>,
     headers: &HeaderMap,
@@ -31,13 +31,20 @@ pub(super) async fn put(
     upload: &mut Upload,
 ) -> Result<Response, Refusal> {
     may_change(shared, &name)?;
+    if !is_conditional(headers) {
+        return Err(Refusal::condition_required(&name));
+    }
     let bytes = upload.small(TEXT_LIMIT as u64).await?;
     let new = parse_ref(name.key(), &bytes).map_err(|error| Refusal::format(&error))?;
     let held = held(shared, headers, &name).await?;
     if held.as_ref().is_some_and(|held| held.version == new) {
         return Ok(answer(false, new));
     }
-    check(shared, &name, new, held.as_ref()).await?;
+    let place = shared.check_place().await?;
+    let limit = shared.options.limits.check;
+    let checked = tokio::time::timeout(limit, check(shared, &place, &name, new, held.as_ref())).await;
+    checked.unwrap_or_else(|_| Err(check::took_too_long(limit)))?;
+    drop(place);
     let moved = Move { shared: Arc::clone(shared), name, new, held };
     shared.to_the_end(async move { moved.carry_out().await }).await
 }
@@ -88,12 +95,18 @@ async fn held(shared: &Shared, headers: &HeaderMap, name: &RefName) -> Result<Op
 }
 
 /// Checks the push.
-async fn check(shared: &Shared, name: &RefName, new: VersionId, held: Option<&Held>) -> Result<(), Refusal> {
+async fn check(
+    shared: &Shared,
+    place: &Arc<OwnedSemaphorePermit>,
+    name: &RefName,
+    new: VersionId,
+    held: Option<&Held>,
+) -> Result<(), Refusal> {
     let (store, data_dir) = (shared.store(), shared.data_dir().await?);
     let records = match (held, name.kind()) {
         (Some(held), RefKind::Tag) => {
             let message = format!("{name} exists and holds {}; tags are never moved", held.version);
-            return Err(Refusal::conflict("FDL-EXISTS", message));
+            return Err(Refusal::conflict(Code::Exists, message));
         }
         (Some(held), _) => history::since(store, name, new, held.version).await?,
         (None, _) => {
@@ -102,7 +115,7 @@ async fn check(shared: &Shared, name: &RefName, new: VersionId, held: Option<&He
             history::unpublished(store, new, refs.into_values()).await?
         }
     };
-    check::complete(shared, data_dir, &records).await?;
+    check::complete(check::Check { shared, data_dir, place }, &records).await?;
     if records.is_empty() {
         // A ref to what is published already: it was checked when it became so, but may have been taken away since.
         let mark = crate::repo::read_mark(store, new).await.map_err(Refusal::repository)?;
@@ -123,7 +136,7 @@ async fn check_free(shared: &Shared, name: &RefName) -> Result<(), Refusal> {
     match names.iter().find(|by| by.conflicts_with(name)) {
         Some(by) => {
             let message = format!("{name} cannot exist beside {by}: one would be the folder of the other");
-            Err(Refusal::conflict("FDL-EXISTS", message))
+            Err(Refusal::conflict(Code::Exists, message))
         }
         None => Ok(()),
     }

@@ -1,25 +1,30 @@
 //! Starting and stopping a host.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::Router;
+use axum::body::Body;
 use chrono::{DateTime, Utc};
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::Store;
+use super::answer::Refusal;
 use super::counters::Stats;
 use super::dispatch::handle;
 use super::meter::Meter;
 use super::options::{HostError, HostOptions};
+use super::peers::{Connection, Peers};
 use super::shared::Shared;
 
 /// The longest head of a request, in bytes.
@@ -120,29 +125,33 @@ fn listen(address: &str) -> io::Result<(TcpListener, SocketAddr)> {
 /// Takes connections until told to stop, then waits for those under way.
 async fn serve(listener: TcpListener, shared: Arc<Shared>, mut stopping: watch::Receiver<bool>) {
     let limits = shared.options.limits;
-    let room = Arc::new(Semaphore::new(limits.connections.max(1)));
-    let router = Router::new().fallback(handle).with_state(Arc::clone(&shared));
+    let peers = Peers::new(limits);
     let mut connections = JoinSet::new();
     loop {
         let next = async {
-            let place = Arc::clone(&room).acquire_owned().await;
-            (listener.accept().await, place)
+            let accepted = listener.accept().await;
+            if accepted.is_ok() {
+                peers.room().await;
+            }
+            accepted
         };
-        let (accepted, place) = tokio::select! {
+        let accepted = tokio::select! {
             next = next => next,
             _ = stopping.wait_for(|stop| *stop) => break,
         };
-        let Ok((stream, _)) = accepted else {
-            // The client is gone again, or the system has no room: then nothing but waiting helps.
+        while connections.try_join_next().is_some() {}
+        let Ok((stream, from)) = accepted else {
+            // The client is gone again, or the system has no room.
+            peers.make_room();
             tokio::time::sleep(PAUSE).await;
             continue;
         };
-        while connections.try_join_next().is_some() {}
-        let connection = connection(stream, Arc::clone(&shared), router.clone(), stopping.clone());
-        connections.spawn(async move {
-            connection.await;
-            drop(place);
-        });
+        match peers.admit(from.ip()) {
+            Some(place) => {
+                connections.spawn(connection(stream, from, place, Arc::clone(&shared), stopping.clone()));
+            }
+            None => turn_away(&stream, from, &shared),
+        }
     }
     drop(listener);
     let under_way = async {
@@ -154,21 +163,44 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>, mut stopping: watch::
 }
 
 /// Serves one connection. How it ends is of no interest: the client knows.
-async fn connection(stream: TcpStream, shared: Arc<Shared>, router: Router, mut stopping: watch::Receiver<bool>) {
+async fn connection(
+    stream: TcpStream,
+    from: SocketAddr,
+    place: Arc<Connection>,
+    shared: Arc<Shared>,
+    mut stopping: watch::Receiver<bool>,
+) {
     let limits = shared.options.limits;
     // Without it, the end of an answer may wait for the client's acknowledgement of its beginning.
     drop(stream.set_nodelay(true));
     let io = TokioIo::new(Meter::new(stream, Arc::clone(&shared.counters), limits.idle));
+    let service = service_fn(|request: Request<Incoming>| {
+        let (shared, arrived) = (Arc::clone(&shared), place.arrived());
+        async move { Ok::<_, Infallible>(handle(shared, from, arrived, request.map(Body::new)).await) }
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head)
         .max_buf_size(MAX_HEAD)
         .max_headers(MAX_HEADERS)
-        .serve_connection(io, TowerToHyperService::new(router));
+        .serve_connection(io, service);
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
         _ = connection.as_mut() => return,
+        () = place.closed() => return,
         _ = stopping.wait_for(|stop| *stop) => connection.as_mut().graceful_shutdown(),
     }
     drop(connection.await);
+}
+
+/// Tells a client that its address has its share of connections, with a request under way on each.
+fn turn_away(stream: &TcpStream, from: SocketAddr, shared: &Shared) {
+    let refusal = Refusal::busy("your address has its share of the connections to this host");
+    let id = shared.log(format_args!("{from} {}", refusal.told()));
+    let (code, message) = (refusal.code, &refusal.message);
+    let body = format!("{{\"error\":\"{code}\",\"message\":\"{message}\",\"id\":\"{id}\"}}\n");
+    let head =
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close";
+    // What does not fit into the socket's buffer at once is not worth waiting for.
+    drop(stream.try_write(format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).as_bytes()));
 }

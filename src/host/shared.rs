@@ -1,9 +1,10 @@
 //! What all requests of a host share.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use tokio::sync::RwLock;
+use tokio::sync::{OwnedSemaphorePermit, RwLock, Semaphore};
 
 use crate::format::{DataDir, Settings, layout};
 use crate::store::StoreError;
@@ -14,6 +15,7 @@ use super::answer::Refusal;
 use super::budget::Budget;
 use super::counters::Counters;
 use super::key_locks::KeyLocks;
+use super::log;
 use super::options::HostOptions;
 
 /// What all requests of a host share.
@@ -25,6 +27,8 @@ pub(super) struct Shared {
     pub(super) counters: Arc<Counters>,
     pub(super) budget: Budget,
     pub(super) locks: KeyLocks,
+    /// The places of checks.
+    checks: Arc<Semaphore>,
     /// Held for reading by whatever must not be cut short when its client goes away or the host stops.
     pub(super) steps: Arc<RwLock<()>>,
     data_dir: OnceLock<DataDir>,
@@ -32,6 +36,7 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn new(store: Arc<dyn Store>, options: HostOptions) -> Self {
+        let checks = options.limits.checks.max(1);
         let access = Access { read: options.read_token.clone(), write: options.write_token.clone() };
         Self {
             store,
@@ -40,6 +45,7 @@ impl Shared {
             counters: Arc::default(),
             budget: Budget::default(),
             locks: KeyLocks::default(),
+            checks: Arc::new(Semaphore::new(checks)),
             steps: Arc::default(),
             data_dir: OnceLock::new(),
         }
@@ -74,6 +80,27 @@ impl Shared {
         own.or_else(root).unwrap_or_else(std::env::temp_dir)
     }
 
+    /// A place among the checks, which whatever works for a check holds until it has ended.
+    ///
+    /// # Errors
+    /// 503 when there is none for some time.
+    pub(super) async fn check_place(&self) -> Result<Arc<OwnedSemaphorePermit>, Refusal> {
+        let place = Arc::clone(&self.checks).acquire_owned();
+        match tokio::time::timeout(self.options.limits.check_wait, place).await {
+            Ok(Ok(place)) => Ok(Arc::new(place)),
+            _ => Err(Refusal::busy("the host is checking other pushes")),
+        }
+    }
+
+    /// Tells the log of a request that was not done. Returns the ID that the client gets too.
+    pub(super) fn log(&self, about: fmt::Arguments<'_>) -> String {
+        let id = log::new_id();
+        if let Some(line) = &self.options.log {
+            log::write(line.as_ref(), self.options.clock.as_ref(), &id, about);
+        }
+        id
+    }
+
     /// Carries something out to its end, even if the client goes away meanwhile.
     pub(super) async fn to_the_end<T: Send + 'static>(
         &self,
@@ -84,6 +111,6 @@ impl Shared {
             let _held = held;
             step.await
         });
-        step.await.unwrap_or_else(|_| Err(Refusal::internal()))
+        step.await.unwrap_or_else(|error| Err(Refusal::internal(error)))
     }
 }

@@ -4,7 +4,7 @@
 use axum::http::StatusCode;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
-use crate::format::{DataDir, RefName, Sha256, layout};
+use crate::format::{Code, DataDir, RefName, Sha256, layout};
 use crate::store::{StoreError, key};
 
 use super::answer::Refusal;
@@ -207,7 +207,7 @@ fn check(key: &str) -> Result<(), &'static str> {
 }
 
 fn bad(why: &str) -> Refusal {
-    Refusal::new(StatusCode::BAD_REQUEST, "FDL-BAD-PATH", format!("this is not a path of a repository: {why}"))
+    Refusal::new(StatusCode::BAD_REQUEST, Code::BadPath, format!("this is not a path of a repository: {why}"))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use http_body_util::BodyExt;
 use tempfile::NamedTempFile;
 use tokio::io::AsyncWriteExt;
 
-use crate::format::Sha256;
+use crate::format::{Code, Sha256};
 use crate::store::key::RESERVED_PREFIX;
 
 use super::answer::Refusal;
@@ -64,7 +64,8 @@ impl Spooled {
             Self::File(file, _) => {
                 let path = file.path().to_owned();
                 let hashed = tokio::task::spawn_blocking(move || Sha256::of_file(&path)).await;
-                Ok(hashed.ok().and_then(Result::ok).ok_or_else(Refusal::internal)?.0)
+                let (hash, _) = hashed.map_err(Refusal::internal)?.map_err(|error| unspooled(&error))?;
+                Ok(hash)
             }
         }
     }
@@ -79,7 +80,7 @@ impl Spooled {
             Self::File(file, _) => {
                 let opened = file.reopen().map_err(|error| unspooled(&error))?;
                 let read = tokio::task::spawn_blocking(move || read_range(opened, range)).await;
-                read.ok().and_then(Result::ok).ok_or_else(Refusal::internal)
+                read.map_err(Refusal::internal)?.map_err(|error| unspooled(&error))
             }
         }
     }
@@ -198,7 +199,7 @@ impl Upload {
                 Err(_) => {
                     self.done = true;
                     let message = "the body did not go on";
-                    return Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, "FDL-BAD-ARGUMENT", message));
+                    return Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, Code::BadArgument, message));
                 }
             }
         }
@@ -220,7 +221,7 @@ pub(super) fn new_file(shared: &Shared) -> io::Result<NamedTempFile> {
 
 fn unspooled(error: &io::Error) -> Refusal {
     match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Refusal::full(),
-        _ => Refusal::internal(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Refusal::full(error),
+        _ => Refusal::internal(error),
     }
 }

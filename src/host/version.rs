@@ -7,8 +7,10 @@ use axum::http::StatusCode;
 use bytes::Bytes;
 use futures::future::join;
 
-use crate::format::{Expired, Reason, Record, Signature, SignatureFault, Status, Trust, VersionId, judge, layout};
-use crate::repo::{RepoError, read_mark};
+use crate::format::{
+    Code, Expired, Reason, Record, Signature, SignatureFault, Status, Trust, VersionId, judge, layout,
+};
+use crate::repo::read_mark;
 use crate::store::StoreError;
 
 use super::answer::Refusal;
@@ -33,7 +35,7 @@ pub(super) async fn check_new(shared: &Shared, id: VersionId, key: &str, sent: &
         return check_record(shared, id, sent).await;
     }
     let (record, mark) = join(read(shared, &record_key), read_mark(shared.store(), id)).await;
-    let (record, mark) = (record?, mark.map_err(unread)?);
+    let (record, mark) = (record?, mark.map_err(Refusal::of_push)?);
     if let Some(mark) = mark {
         return check_marked(id, name, mark, record.is_some());
     }
@@ -42,15 +44,15 @@ pub(super) async fn check_new(shared: &Shared, id: VersionId, key: &str, sent: &
     };
     if name == layout::SIGNATURE {
         let message = format!("{record_key} is there already, and a signature is written before its record");
-        return Err(Refusal::conflict("FDL-EXISTS", message));
+        return Err(Refusal::conflict(Code::Exists, message));
     }
     let record = Record::parse(id, &record).map_err(|error| Refusal::format(&error).failed_check())?;
     match record.hash_of(name) {
         Some(hash) if sent.sha256().await? == hash => Ok(()),
-        Some(_) => Err(corrupt(key, "its sha256 is not the one in version.json")),
+        Some(_) => Err(Refusal::corrupt(key, "its sha256 is not the one in version.json")),
         None => {
             let message = format!("{key} is not taken: {record_key} is there already, and does not name it");
-            Err(Refusal::conflict("FDL-EXISTS", message))
+            Err(Refusal::conflict(Code::Exists, message))
         }
     }
 }
@@ -78,7 +80,7 @@ pub(super) async fn check_signature(shared: &Shared, record: &Record, bytes: Opt
     };
     let verdict = judge(&bytes, record, Some(&signature), &Trust::default());
     match verdict.status {
-        Status::Bad => Err(corrupt(&key, &verdict.note.unwrap_or_default())),
+        Status::Bad => Err(Refusal::corrupt(&key, &verdict.note.unwrap_or_default())),
         Status::Good | Status::UnknownSigner | Status::Unsigned => Ok(()),
     }
 }
@@ -88,7 +90,7 @@ async fn check_before_record(name: &str, sent: &Spooled) -> Result<(), Refusal> 
     if name != layout::SIGNATURE {
         return Ok(());
     }
-    let unreadable = |fault: SignatureFault| Refusal::new(StatusCode::BAD_REQUEST, "FDL-CORRUPT", fault.to_string());
+    let unreadable = |fault: SignatureFault| Refusal::new(StatusCode::BAD_REQUEST, Code::Corrupt, fault.to_string());
     Signature::parse(&sent.range(0..sent.size()).await?).map(drop).map_err(unreadable)
 }
 
@@ -113,16 +115,4 @@ async fn read(shared: &Shared, key: &str) -> Result<Option<Bytes>, Refusal> {
         Err(StoreError::NotFound { .. }) => Ok(None),
         Err(error) => Err(Refusal::unwritten(&error)),
     }
-}
-
-/// Never 403 to a writer.
-fn unread(error: RepoError) -> Refusal {
-    match error {
-        RepoError::Store(error) => Refusal::unwritten(&error),
-        error => Refusal::repository(error),
-    }
-}
-
-fn corrupt(key: &str, why: &str) -> Refusal {
-    Refusal::conflict("FDL-CORRUPT", format!("{key}: {why}"))
 }

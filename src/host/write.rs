@@ -6,7 +6,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use bytes::Bytes;
 
-use crate::format::{Expired, Settings, Sha256, VersionId, layout, parse_head};
+use crate::format::{Code, Expired, Settings, Sha256, VersionId, layout, parse_head};
 use crate::repo::refresh_refs_json;
 use crate::store::{ConditionalWrite, Object, StoreError};
 
@@ -21,7 +21,9 @@ use super::version;
 
 /// The longest fdl.json or HEAD, in bytes.
 const SETTINGS_LIMIT: u64 = 1 << 20;
-/// The longest version.json, files.json and the like, in bytes: they are read whole when a ref is moved.
+/// The longest version.json, in bytes: all those of a push are read when a ref is moved.
+const RECORD_LIMIT: u64 = 16 << 20;
+/// The longest files.json or dataset.json, in bytes: they are read whole when a ref is moved.
 const TEXT_LIMIT: u64 = 256 << 20;
 /// The longest signature, in bytes. One with the longest key that there is has a few thousand.
 const SIGNATURE_LIMIT: u64 = 64 << 10;
@@ -43,9 +45,12 @@ pub(super) async fn object(
         Target::Ref(name) => reference::put(shared, headers, name, upload).await,
         Target::Version(key, part @ (VersionPart::Catalog | VersionPart::Text)) => {
             shared.data_dir().await?;
-            if part == VersionPart::Text {
-                upload.limit_to(if key.ends_with(layout::SIGNATURE) { SIGNATURE_LIMIT } else { TEXT_LIMIT });
-            }
+            upload.limit_to(match part {
+                VersionPart::Catalog => shared.options.max_catalog,
+                _ if key.ends_with(layout::SIGNATURE) => SIGNATURE_LIMIT,
+                _ if key.ends_with(layout::VERSION_JSON) => RECORD_LIMIT,
+                _ => TEXT_LIMIT,
+            });
             let (id, _) = layout::in_version(&key).ok_or_else(|| Refusal::not_found(&key))?;
             once(shared, headers, &key, Kind::OfVersion(id), upload).await
         }
@@ -180,7 +185,7 @@ pub(super) fn check_conditions(headers: &HeaderMap, key: &str, tag: Option<&str>
 }
 
 fn different(key: &str) -> Refusal {
-    Refusal::conflict("FDL-EXISTS", format!("{key} is there already with other bytes, and is never replaced"))
+    Refusal::conflict(Code::Exists, format!("{key} is there already with other bytes, and is never replaced"))
 }
 
 /// Whether the object has the bytes that were sent; the sizes are the same.

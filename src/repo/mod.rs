@@ -19,6 +19,7 @@ mod read;
 mod ref_change;
 mod refs;
 mod resolve;
+mod steps;
 mod verify;
 mod withdraw;
 

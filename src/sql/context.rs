@@ -183,7 +183,7 @@ impl Context {
             return Ok(runtime);
         }
         let made = Builder::new_multi_thread().worker_threads(2).thread_name("fdl-store").enable_all().build();
-        // It lives as long as the process.
+        #[expect(clippy::disallowed_methods, reason = "no text: a runtime that lives as long as the process")]
         let made: &'static Runtime = Box::leak(Box::new(made.map_err(Error::no_threads)?));
         *runtime = Some((process, made));
         Ok(made)

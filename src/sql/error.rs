@@ -3,86 +3,11 @@
 use std::fmt;
 
 use crate::engine::{EngineError, EngineErrorKind};
+pub use crate::format::Code;
 use crate::format::FormatError;
 use crate::lake::LakeError;
 use crate::sign::SignError;
 use crate::store::StoreError;
-
-/// What the user can do about it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Code {
-    /// No such ref, version, table or file.
-    NotFound,
-    /// No repository at the location.
-    NotARepository,
-    /// Written by a newer version of the format.
-    UnsupportedVersion,
-    /// Past retention.
-    Expired,
-    /// Withdrawn by its publisher.
-    Withdrawn,
-    /// Somebody else was first.
-    Conflict,
-    /// The answer was lost; it may have happened.
-    UnknownOutcome,
-    /// Damaged.
-    Corrupt,
-    /// A path that leaves the data folder.
-    BadPath,
-    /// Not a name.
-    BadName,
-    /// An argument that makes no sense.
-    BadArgument,
-    /// More than one fits.
-    Ambiguous,
-    /// It is there already.
-    Exists,
-    /// Work would be lost.
-    Dirty,
-    /// A transaction is open.
-    InTransaction,
-    /// The catalog is encrypted.
-    Encrypted,
-    /// Not allowed.
-    Permission,
-    /// The store cannot be reached, or misbehaves.
-    Store,
-    /// Nobody vouches for it whom the reader trusts.
-    Untrusted,
-    /// The process was forked after fdl was loaded.
-    Forked,
-    /// DuckDB refused.
-    DuckDb,
-}
-
-impl Code {
-    /// The code as it stands in messages.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::NotFound => "FDL-NOT-FOUND",
-            Self::NotARepository => "FDL-NOT-A-REPOSITORY",
-            Self::UnsupportedVersion => "FDL-UNSUPPORTED-VERSION",
-            Self::Expired => "FDL-EXPIRED",
-            Self::Withdrawn => "FDL-WITHDRAWN",
-            Self::Conflict => "FDL-CONFLICT",
-            Self::UnknownOutcome => "FDL-UNKNOWN-OUTCOME",
-            Self::Corrupt => "FDL-CORRUPT",
-            Self::BadPath => "FDL-BAD-PATH",
-            Self::BadName => "FDL-BAD-NAME",
-            Self::BadArgument => "FDL-BAD-ARGUMENT",
-            Self::Ambiguous => "FDL-AMBIGUOUS",
-            Self::Exists => "FDL-EXISTS",
-            Self::Dirty => "FDL-DIRTY",
-            Self::InTransaction => "FDL-IN-TRANSACTION",
-            Self::Encrypted => "FDL-ENCRYPTED",
-            Self::Permission => "FDL-PERMISSION",
-            Self::Store => "FDL-STORE",
-            Self::Untrusted => "FDL-UNTRUSTED",
-            Self::Forked => "FDL-FORKED",
-            Self::DuckDb => "FDL-DUCKDB",
-        }
-    }
-}
 
 /// How many characters of a sentence are shown at the most.
 const LONGEST: usize = 600;

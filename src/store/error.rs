@@ -76,6 +76,8 @@ pub enum StoreError {
         key: String,
         /// The status of the answer: 409 when a host's checks of a push failed, 413 when it takes nothing so large.
         status: u16,
+        /// The store's own word for the reason (`FDL-CONFLICT`), where it gives one.
+        code: Option<String>,
         /// The reason, in the store's words where it gives any, its code in brackets.
         reason: String,
     },

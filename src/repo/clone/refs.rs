@@ -11,6 +11,7 @@ use super::super::read::{Held, get_optional, read_ref};
 use super::super::ref_change::may_have_happened;
 use super::super::refs::refresh_refs_json;
 use super::super::resolve::descends_from;
+use super::super::steps;
 use super::CloneError;
 use super::choose::Chosen;
 use super::target::Target;
@@ -143,6 +144,16 @@ async fn write_one(
     let error = match written {
         Ok(ConditionalWrite::Written) => return Ok(Wrote::Moved),
         Ok(ConditionalWrite::Refused) => None,
+        Err(refused) if steps::are_asked_for(&refused) => {
+            let steps = steps::between(target, held.map(|held| held.version), version).await?;
+            if steps.is_empty() {
+                return Err(refused.into());
+            }
+            for step in steps {
+                Box::pin(write_one(source, target, name, step)).await?;
+            }
+            return Ok(Wrote::Moved);
+        }
         Err(error) if !may_have_happened(&error) => return Err(error.into()),
         Err(error) => Some(error),
     };

@@ -15,6 +15,7 @@ use super::read::{Held, read_files, read_live, read_record, read_ref};
 use super::ref_change::{lagging, may_have_happened};
 use super::refs::check_free;
 use super::resolve::descends_from;
+use super::steps;
 
 pub use decide::{Expected, RefOutcome, Seen, after_ref_write};
 pub use local::LocalVersion;
@@ -84,7 +85,8 @@ pub struct PushReport {
     pub notes: Vec<String>,
 }
 
-/// Pushes versions to a branch. The branch moves once, to the last of them.
+/// Pushes versions to a branch. The branch moves once, to the last of them; at a host that takes one version at a time,
+/// once for each.
 ///
 /// Run again after a stop at any point, it finishes. Nothing is ever deleted.
 ///
@@ -237,7 +239,10 @@ impl Work<'_> {
         send::contents(store, chain).await?;
         send::records(store, chain).await?;
         self.look_again(began, clock, sent.oldest, &new).await?;
-        let moved = self.move_ref().await?;
+        let moved = match self.move_ref().await {
+            Err(RepoError::Store(refused)) if steps::are_asked_for(&refused) => self.move_by_steps(refused).await?,
+            moved => moved?,
+        };
         let mut notes = Vec::new();
         let outcome = match moved {
             Move::LeftToHost => PushOutcome::Uploaded,
@@ -327,6 +332,32 @@ impl Work<'_> {
             Some(error) => Err(self.unknown(Some(error))),
             None => Err(RepoError::Rejected { reference: self.push.reference.clone() }),
         }
+    }
+
+    /// Step 5 at a host that takes one version at a time. Stopped in between, the next push goes on from there.
+    async fn move_by_steps(&self, refused: StoreError) -> Result<Move, RepoError> {
+        let (store, reference) = (self.repository.store(), &self.push.reference);
+        let steps = steps::between(store, self.old(), self.ours).await?;
+        if steps.is_empty() {
+            return Err(refused.into());
+        }
+        let mut moved = Move::Moved;
+        let mut held = self.held.clone();
+        for ours in steps {
+            moved = Work { ours, held, ..*self }.move_ref().await?;
+            held = read_ref(store, reference).await?;
+            let now = held.as_ref().map(|held| held.version);
+            match moved {
+                Move::LeftToHost => break,
+                Move::Moved | Move::BuiltUpon(_) if ours == self.ours || now == Some(ours) => {}
+                // Somebody else has built upon a version in between.
+                Move::Moved | Move::BuiltUpon(_) => {
+                    let (reference, expected) = (reference.clone(), Expected::Exactly(ours));
+                    return Err(RepoError::Conflict { reference, expected, now });
+                }
+            }
+        }
+        Ok(moved)
     }
 
     async fn write_ref(&self, etag: Option<&ETag>) -> Result<ConditionalWrite, StoreError> {

@@ -1,13 +1,15 @@
 //! `fdl_serve(repository)`: serves a repository over HTTP, in the background.
 
+use std::io::Write;
 use std::sync::Arc;
 
-use super::{catalog_files, column, number, text};
+use super::{catalog_files, column, flag, number, text};
 use crate::format::DataDir;
 use crate::host::{Host, HostError, HostOptions, MoveRefs, SignedUrls, Token};
 use crate::lake;
 use crate::repo::{RepoError, Repository};
 use crate::sql::place::of_call;
+use crate::sql::trust::allowed_signers;
 use crate::sql::{Arguments, Code, ColumnType, Command, Context, Error, Output, Value};
 
 /// Where a host listens when the call does not say: this machine alone can reach it.
@@ -16,7 +18,16 @@ const ADDRESS: &str = "127.0.0.1:8080";
 pub(super) const COMMAND: Command = Command {
     name: "fdl_serve",
     positional: Some("repository"),
-    named: &[text("address"), text("read_token"), text("write_token"), text("move_refs"), number("max_upload")],
+    named: &[
+        text("address"),
+        text("read_token"),
+        text("write_token"),
+        text("move_refs"),
+        number("max_upload"),
+        number("max_catalog"),
+        text("allowed_signers"),
+        flag("log"),
+    ],
     columns: &[column("address", ColumnType::Text), column("url", ColumnType::Text)],
     run,
 };
@@ -36,6 +47,13 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     if let Some(max_upload) = arguments.count("max_upload")? {
         options.max_upload = max_upload;
     }
+    if let Some(max_catalog) = arguments.count("max_catalog")? {
+        options.max_catalog = max_catalog;
+    }
+    options.allowed_signers = allowed_signers(arguments)?;
+    if arguments.boolean("log") || is_asked_for_log() {
+        options.log = Some(Arc::new(to_stderr));
+    }
     let data_dir = match context.block_on(Repository::open(Arc::clone(&place.access.store)))? {
         Ok(repository) => repository.settings().data_dir.clone(),
         // Whoever holds the write token starts the repository.
@@ -54,6 +72,16 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     let (address, url) = (host.address().to_string(), host.url());
     context.add_host(host, location);
     Ok(Output::row([Value::from(address), Value::from(url)]))
+}
+
+/// Whether the environment asks for the log of hosts: `FDL_LOG=host`, also among other words.
+fn is_asked_for_log() -> bool {
+    std::env::var("FDL_LOG").is_ok_and(|words| words.split([',', ' ']).any(|word| word == "host"))
+}
+
+/// A line of the log. Nobody can be told that it cannot be written.
+fn to_stderr(line: &str) {
+    drop(writeln!(std::io::stderr().lock(), "{line}"));
 }
 
 fn token(arguments: &Arguments, name: &str) -> Result<Option<Token>, Error> {

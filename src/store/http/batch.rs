@@ -163,7 +163,7 @@ fn way(store: &HttpStore, key: &str, answered: Answered) -> Way {
         Some(status) => {
             let reason =
                 answered.message.map(|message| tidy(&message)).unwrap_or_else(|| format!("the host answered {status}"));
-            Way::No(StoreError::Rejected { key: key.to_owned(), status, reason })
+            Way::No(StoreError::Rejected { key: key.to_owned(), status, code: None, reason })
         }
     }
 }

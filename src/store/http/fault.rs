@@ -35,12 +35,13 @@ pub(super) fn unwritten(key: &str, action: &'static str, answer: Answer) -> Stor
         300..=399 => failed(key, action, "the server sends writes to another address; use that one as the location"),
         408 | 429 => failed(key, action, answer),
         400..=499 => {
+            let code = answer.code.clone();
             let reason = match (answer.message, answer.code) {
                 (Some(message), Some(code)) => format!("{message} ({code})"),
                 (Some(reason), None) | (None, Some(reason)) => reason,
                 (None, None) => format!("the answer was {status}"),
             };
-            StoreError::Rejected { key: key.to_owned(), status: status.as_u16(), reason }
+            StoreError::Rejected { key: key.to_owned(), status: status.as_u16(), code, reason }
         }
         _ => failed(key, action, answer),
     }
@@ -76,8 +77,9 @@ mod tests {
     #[test]
     fn keeps_the_reason_of_a_host() {
         match unwritten("k", "write", answer(409)) {
-            StoreError::Rejected { key, status, reason } => {
+            StoreError::Rejected { key, status, code, reason } => {
                 assert_eq!((key.as_str(), status, reason.as_str()), ("k", 409, "the reason (code)"));
+                assert_eq!(code.as_deref(), Some("code"));
             }
             error => panic!("{error:?}"),
         }
