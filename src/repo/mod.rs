@@ -21,6 +21,7 @@ mod refs;
 mod resolve;
 mod verify;
 mod withdraw;
+mod write;
 
 pub use catalog::{CatalogFiles, LookInto, OnDisk, fetch_catalog, named_by, require_no_wal};
 pub use clone::{CloneError, CloneOptions, Cloned, clone};

@@ -20,6 +20,7 @@ pub mod memory;
 pub mod net;
 mod object;
 mod open;
+mod patience;
 mod request;
 pub mod s3;
 
@@ -32,6 +33,7 @@ pub use memory::MemoryStore;
 pub use net::Retry;
 pub use object::{Body, ConditionalWrite, ETag, FilePut, FileToPut, Object, ObjectMeta};
 pub use open::{OpenOptions, open, open_with};
+pub use patience::Patience;
 pub use request::Verb;
 pub use s3::{S3Options, S3Session, S3Store};
 
@@ -60,6 +62,12 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     /// The folder on this machine that holds the objects, where there is one: DuckDB then opens files there by path.
     fn local_root(&self) -> Option<&Path> {
+        None
+    }
+
+    /// How often and how long a request that failed may be made again by whoever can tell what became of it
+    /// ([`Patience`]). None: a few times and at once, as nothing passes there with time.
+    fn retry(&self) -> Option<Retry> {
         None
     }
 
