@@ -12,10 +12,14 @@ mod batch;
 mod files;
 #[path = "stores/http.rs"]
 mod http_store;
+#[path = "stores/passing.rs"]
+mod passing;
 #[path = "stores/s3.rs"]
 mod s3_store;
 #[path = "stores/servers/mod.rs"]
 mod servers;
+#[expect(dead_code, reason = "each test uses a part of it")]
+mod support;
 
 use bytes::Bytes;
 use fdl::store::{Body, ConditionalWrite, ETag, FolderStore, MemoryStore, Store, StoreError};

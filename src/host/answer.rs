@@ -199,6 +199,9 @@ impl Refusal {
             RepoError::UnknownOutcome { .. } | RepoError::Rejected { .. } => {
                 return Self::busy("the host's store did not say whether it moved the ref").because(cause);
             }
+            RepoError::UnknownWrite { .. } => {
+                return Self::busy("the host's store did not say whether it wrote the object").because(cause);
+            }
             RepoError::NoConditions { .. } => {
                 let message = "the host's store ignores conditions, so nothing is written to it".to_owned();
                 (StatusCode::INTERNAL_SERVER_ERROR, Code::Store, message)

@@ -134,7 +134,7 @@ pub enum RepoError {
         now: Option<VersionId>,
     },
     /// The write of a ref was answered by an error and the ref cannot be read, or a write may still be under way.
-    #[error("it is not known whether {reference} was moved to {version:?}")]
+    #[error("it is not known whether {reference} was {}{}", changed(*version), said(source.as_deref()))]
     UnknownOutcome {
         /// The ref.
         reference: RefName,
@@ -143,8 +143,16 @@ pub enum RepoError {
         /// What the store said.
         source: Option<Box<StoreError>>,
     },
-    /// The store refuses to move the ref although it holds what was expected.
-    #[error("the store refuses to move {reference}, although nobody else has moved it")]
+    /// The answer to the write of a new object was lost, and the object cannot be read.
+    #[error("it is not known whether {key} was written{}", said(source.as_deref()))]
+    UnknownWrite {
+        /// The key.
+        key: String,
+        /// What the store said.
+        source: Option<Box<StoreError>>,
+    },
+    /// The store refuses to write or delete the ref although it is as was expected.
+    #[error("the store refuses to change {reference}, although nobody else has changed it")]
     Rejected {
         /// The ref.
         reference: RefName,
@@ -214,6 +222,16 @@ impl From<StoreError> for RepoError {
             other => Self::Store(other),
         }
     }
+}
+
+/// What was to become of a ref, which is at that version or gone afterwards.
+fn changed(version: Option<VersionId>) -> String {
+    version.map_or("deleted".to_owned(), |id| format!("moved to {id}"))
+}
+
+/// What the store said, as the end of a sentence.
+fn said(source: Option<&StoreError>) -> String {
+    source.map(|source| format!(": {source}")).unwrap_or_default()
 }
 
 /// What a mark says, as the end of a sentence.

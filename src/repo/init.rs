@@ -4,12 +4,13 @@ use futures::future::{join, try_join};
 use uuid::Uuid;
 
 use crate::format::{CatalogFormat, DataDir, Random, RefName, Settings, layout, parse_head, print_head};
-use crate::store::{ConditionalWrite, Object, Store};
+use crate::store::{ConditionalWrite, Object, Patience, Store, StoreError};
 
 use super::error::RepoError;
 use super::open::read_settings;
 use super::read::{get_optional, read_head};
 use super::refs::refresh_refs_json;
+use super::write::{Content, Put, write_new};
 
 /// What a new repository is to be. A repository that is there already keeps its settings.
 #[derive(Debug, Clone)]
@@ -63,10 +64,14 @@ pub async fn init(store: &dyn Store, options: InitOptions, random: &dyn Random) 
     };
     let (head, made_head) = match head? {
         Some(object) => (parse_head(&object.bytes)?, false),
-        None => match store.put_if_absent(layout::HEAD, print_head(&options.branch).into()).await? {
-            ConditionalWrite::Written => (options.branch, true),
-            ConditionalWrite::Refused => (read_head(store).await?, false),
-        },
+        None => {
+            let content = Content::Bytes(print_head(&options.branch).into());
+            match write_new(store, layout::HEAD, &content).await? {
+                Put::Written => (options.branch, true),
+                Put::Same => (options.branch, false),
+                Put::Other => (read_head(store).await?, false),
+            }
+        }
     };
     let ignored = ignored_conditions(store).await?;
     if !ignored.is_empty() {
@@ -84,14 +89,11 @@ pub async fn init(store: &dyn Store, options: InitOptions, random: &dyn Random) 
 
 /// Writes fdl.json where none was seen. Returns the settings in force, and whether they are ours.
 async fn create_settings(store: &dyn Store, ours: Settings, random_id: bool) -> Result<(Settings, bool), RepoError> {
-    match store.put_if_absent(layout::FDL_JSON, ours.print()?.into()).await? {
-        ConditionalWrite::Written => Ok((ours, true)),
-        ConditionalWrite::Refused => {
-            let there = read_settings(store).await?;
-            // With a random ID, these are ours: the answer to a first try was lost and the store tried again.
-            let ours = random_id && there == ours;
-            Ok((there, ours))
-        }
+    match write_new(store, layout::FDL_JSON, &Content::Bytes(ours.print()?.into())).await? {
+        Put::Written => Ok((ours, true)),
+        // With a random ID, these are ours: the answer was lost.
+        Put::Same => Ok((ours, random_id)),
+        Put::Other => Ok((read_settings(store).await?, false)),
     }
 }
 
@@ -104,12 +106,29 @@ pub async fn ignored_conditions(store: &dyn Store) -> Result<Vec<&'static str>, 
     let (fdl, head) = try_join(store.get(layout::FDL_JSON), store.get(layout::HEAD)).await?;
     parse_head(&head.bytes)?;
     let Object { bytes, etag } = head;
-    let absent = store.put_if_absent(layout::HEAD, bytes.clone()).await?;
+    let absent = until_answered(store, async || store.put_if_absent(layout::HEAD, bytes.clone()).await).await?;
     // The state of another object is well formed and wrong.
     let unchanged = match etag == fdl.etag {
         true => ConditionalWrite::Written,
-        false => store.put_if_unchanged(layout::HEAD, bytes, &fdl.etag).await?,
+        false => {
+            let write = async || store.put_if_unchanged(layout::HEAD, bytes.clone(), &fdl.etag).await;
+            until_answered(store, write).await?
+        }
     };
     let tried = [("If-None-Match", absent), ("If-Match", unchanged)];
     Ok(tried.into_iter().filter(|(_, write)| *write == ConditionalWrite::Written).map(|(name, _)| name).collect())
+}
+
+/// The answer to a write that changes nothing, whether or not it is carried out.
+async fn until_answered(
+    store: &dyn Store,
+    write: impl AsyncFn() -> Result<ConditionalWrite, StoreError>,
+) -> Result<ConditionalWrite, StoreError> {
+    let mut patience = Patience::with(store);
+    loop {
+        match write().await {
+            Err(error) if error.may_have_happened() && patience.wait().await => {}
+            answer => return answer,
+        }
+    }
 }

@@ -22,6 +22,7 @@ mod resolve;
 mod steps;
 mod verify;
 mod withdraw;
+mod write;
 
 pub use catalog::{CatalogFiles, LookInto, fetch_catalog, named_by, require_inside, require_no_wal};
 pub use clone::{CloneError, CloneOptions, Cloned, clone};

@@ -227,18 +227,17 @@ async fn arrived(
     max_size: u64,
     downloaded: Result<u64, StoreError>,
 ) -> Result<(), RepoError> {
-    let longer = |size| RepoError::corrupt(&catalog.key, format!("it is not the {size} bytes that version.json says"));
+    let other_size = |size| RepoError::corrupt(&catalog.key, format!("it is not the {size} bytes that version.json says"));
     match downloaded {
-        Ok(found) => match catalog.size.filter(|size| *size != found) {
-            Some(size) => {
+        Ok(found) => {
+            if let Some(size) = catalog.size.filter(|size| *size != found) {
                 drop(std::fs::remove_file(target));
-                return Err(longer(size));
+                return Err(other_size(size));
             }
-            None => {}
-        },
+        }
         Err(StoreError::TooLarge { .. }) => {
             return Err(match catalog.size {
-                Some(size) => longer(size),
+                Some(size) => other_size(size),
                 None => RepoError::TooLarge { object: catalog.key.clone(), size: None, limit: max_size },
             });
         }

@@ -2,13 +2,14 @@
 
 use futures::future::try_join;
 
-use crate::format::{RefKind, RefName, VersionId, print_ref};
-use crate::store::{ConditionalWrite, Store, StoreError};
+use crate::format::{RefKind, RefName, VersionId};
+use crate::store::{ConditionalWrite, Patience, Store};
 
 use super::error::RepoError;
-use super::publish::Expected;
-use super::read::{read_head, read_live, read_ref};
+use super::publish::{Expected, RefOutcome};
+use super::read::{Held, read_head, read_live, read_ref};
 use super::refs::{check_free, refresh_refs_json};
+use super::write::{given_up, read_back, unknown, write_ref};
 
 /// A ref that was made or deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,20 +56,11 @@ async fn create(
         return Err(RepoError::Exists { reference, version });
     }
     try_join(check_free(store, name), read_live(store, version)).await?;
-    let written = store.put_if_absent(name.key(), print_ref(version).into()).await;
-    let error = match written {
-        Ok(ConditionalWrite::Written) => return Ok(changed(store, reference, version).await),
-        Ok(ConditionalWrite::Refused) => None,
-        Err(error) => Some(error),
-    };
-    // It was absent a moment ago, so when it holds our version now it is ours and the answer was lost.
-    match (read_ref(store, name).await, error) {
-        (Ok(Some(held)), _) if held.version == version => Ok(changed(store, reference, version).await),
-        (Ok(Some(held)), _) => Err(RepoError::Exists { reference, version: held.version }),
-        (Ok(None), Some(error)) if !may_have_happened(&error) => Err(error.into()),
-        (_, source) => {
-            Err(RepoError::UnknownOutcome { reference, version: Some(version), source: source.map(Box::new) })
-        }
+    match write_ref(store, name, version, None).await? {
+        RefOutcome::Landed | RefOutcome::LandedAndBuiltUpon { .. } => Ok(changed(store, reference, version).await),
+        RefOutcome::Refused { now: Some(version) } => Err(RepoError::Exists { reference, version }),
+        RefOutcome::Refused { now: None } | RefOutcome::Unmoved => Err(RepoError::Rejected { reference }),
+        RefOutcome::Unknown => Err(unknown(name, Some(version), None)),
     }
 }
 
@@ -83,36 +75,31 @@ pub async fn delete_ref(store: &dyn Store, name: &RefName) -> Result<RefChange, 
     if head == *name {
         return Err(RepoError::DefaultBranch { reference });
     }
-    let held = held.ok_or_else(|| RepoError::NoSuchRef { name: name.to_string() })?;
-    let error = match store.delete_if_unchanged(name.key(), &held.etag).await {
-        Ok(ConditionalWrite::Written) => return Ok(changed(store, reference, held.version).await),
-        Ok(ConditionalWrite::Refused) => None,
-        Err(error) => Some(error),
-    };
-    match (read_ref(store, name).await, error) {
-        (Ok(None), _) => Ok(changed(store, reference, held.version).await),
-        (Ok(Some(now)), _) if now.version != held.version => {
-            Err(RepoError::Conflict { reference, expected: Expected::Exactly(held.version), now: Some(now.version) })
+    let Held { version, mut etag } = held.ok_or_else(|| RepoError::NoSuchRef { name: name.to_string() })?;
+    let mut patience = Patience::with(store);
+    let mut failure = None;
+    loop {
+        let error = match store.delete_if_unchanged(name.key(), &etag).await {
+            Ok(ConditionalWrite::Written) => return Ok(changed(store, reference, version).await),
+            Ok(ConditionalWrite::Refused) => None,
+            Err(error) => Some(error),
+        };
+        match (read_back(store, name, &mut patience).await, error) {
+            (Ok(None), _) => return Ok(changed(store, reference, version).await),
+            (Ok(Some(now)), _) if now.version != version => {
+                let expected = Expected::Exactly(version);
+                return Err(RepoError::Conflict { reference, expected, now: Some(now.version) });
+            }
+            (_, Some(error)) if failure.is_none() && !error.may_have_happened() => return Err(error.into()),
+            (Ok(Some(now)), error) => {
+                etag = now.etag;
+                failure = error.or(failure);
+            }
+            (Err(_), error) => return Err(unknown(name, None, error.or(failure))),
         }
-        (Ok(Some(_)), Some(error)) if !may_have_happened(&error) => Err(error.into()),
-        (Ok(Some(_)), None) => Err(RepoError::Rejected { reference }),
-        (_, source) => Err(RepoError::UnknownOutcome { reference, version: None, source: source.map(Box::new) }),
-    }
-}
-
-/// Whether a request that was answered by this error may have been done, or may still be.
-pub(super) fn may_have_happened(error: &StoreError) -> bool {
-    match error {
-        StoreError::Failed { .. } => true,
-        StoreError::NotFound { .. }
-        | StoreError::Permission { .. }
-        | StoreError::BadKey { .. }
-        | StoreError::NotRegular { .. }
-        | StoreError::TooLarge { .. }
-        | StoreError::BadLocation { .. }
-        | StoreError::NoSpace { .. }
-        | StoreError::Rejected { .. }
-        | StoreError::Unsupported { .. } => false,
+        if !patience.wait().await {
+            return Err(given_up(name, None, failure));
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::Map;
 
 use crate::format::{RefName, RefsJson, VersionId, layout};
-use crate::store::{ConditionalWrite, Object, Store, StoreError};
+use crate::store::{ConditionalWrite, Object, Patience, Store, StoreError};
 
 use super::CONCURRENT;
 use super::error::RepoError;
@@ -134,19 +134,24 @@ pub enum RefsJsonWrite {
 /// # Errors
 /// Those of [`list_refs`] and of the store. The refs themselves are right all the same.
 pub async fn refresh_refs_json(store: &dyn Store, touched: Option<&RefName>) -> Result<RefsJsonWrite, RepoError> {
-    let mut refused = None;
+    let mut patience = Patience::with(store);
+    let mut failure = None;
     for _ in 0..ATTEMPTS {
         match try_refresh(store, touched).await {
             Ok(Some(write)) => return Ok(write),
-            Ok(None) => {}
+            // Somebody else was faster, or another write was under way.
+            Ok(None) => drop(patience.wait().await),
             // The answer may have been lost; the next fresh read tells.
-            Err(RepoError::Store(error @ StoreError::Failed { .. })) if refused.is_none() => {
-                refused = Some(error);
+            Err(RepoError::Store(error @ StoreError::Failed { .. })) => {
+                if !patience.wait().await {
+                    return Err(error.into());
+                }
+                failure = Some(error);
             }
             Err(error) => return Err(error),
         }
     }
-    match refused {
+    match failure {
         Some(error) => Err(error.into()),
         None => Err(RepoError::corrupt(layout::REFS_JSON, "others write it faster than it can be read")),
     }

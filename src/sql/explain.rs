@@ -66,7 +66,7 @@ impl From<RepoError> for Error {
             RepoError::Conflict { .. } => {
                 (Code::Conflict, "read the ref again with FROM fdl_refs('<repository>'); and start from there.".into())
             }
-            RepoError::UnknownOutcome { .. } => (
+            RepoError::UnknownOutcome { .. } | RepoError::UnknownWrite { .. } => (
                 Code::UnknownOutcome,
                 "call again once the store answers: it finds out what happened, and nothing is lost or done twice."
                     .into(),

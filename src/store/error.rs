@@ -1,5 +1,7 @@
 //! Why a store could not do what was asked.
 
+use super::net::{Answer, Lasting, NetError};
+
 /// Why a store could not do what was asked. A closed list: every store maps its own errors to these.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -93,5 +95,75 @@ pub enum StoreError {
     },
 }
 
+impl StoreError {
+    /// Whether a write that was answered by this error may have been done, or may still be: whoever sent it looks. The same
+    /// write may be answered better in a while.
+    #[must_use]
+    pub fn may_have_happened(&self) -> bool {
+        match self {
+            Self::Failed { action: "write" | "delete", source, .. } => may_have_happened(source.as_ref()),
+            Self::Failed { .. }
+            | Self::NotFound { .. }
+            | Self::Permission { .. }
+            | Self::BadKey { .. }
+            | Self::NotRegular { .. }
+            | Self::TooLarge { .. }
+            | Self::BadLocation { .. }
+            | Self::NoSpace { .. }
+            | Self::Rejected { .. }
+            | Self::Unsupported { .. } => false,
+        }
+    }
+}
+
+fn may_have_happened(source: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    if let Some(answer) = source.downcast_ref::<Answer>() {
+        return answer.is_passing();
+    }
+    match source.downcast_ref::<NetError>() {
+        Some(NetError::Connect(_) | NetError::Body(_) | NetError::Request(_)) => false,
+        Some(NetError::Idle(_) | NetError::Broken(_) | NetError::Slow(_)) => true,
+        None => !source.is::<Lasting>(),
+    }
+}
+
 /// The cause behind a [`StoreError`].
 pub type Source = Box<dyn std::error::Error + Send + Sync>;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use http::StatusCode;
+
+    use super::*;
+
+    fn failed(action: &'static str, source: impl Into<Source>) -> StoreError {
+        StoreError::Failed { key: "k".to_owned(), action, source: source.into() }
+    }
+
+    fn answered(status: u16) -> StoreError {
+        failed("write", Answer::of_status(StatusCode::from_u16(status).unwrap()))
+    }
+
+    #[test]
+    fn tells_what_may_have_happened_from_what_did_not() {
+        for status in [408, 429, 499, 500, 502, 503, 504, 520] {
+            assert!(answered(status).may_have_happened(), "{status}");
+        }
+        for status in [301, 400, 409, 501, 505, 511] {
+            assert!(!answered(status).may_have_happened(), "{status}");
+        }
+        let text = || "x".to_owned();
+        for error in [NetError::Idle(Duration::ZERO), NetError::Broken(text())] {
+            assert!(failed("delete", error).may_have_happened());
+        }
+        for error in [NetError::Connect(text()), NetError::Body(text()), NetError::Request(text())] {
+            assert!(!failed("write", error).may_have_happened());
+        }
+        assert!(failed("write", "a disk that failed").may_have_happened());
+        assert!(!failed("write", Lasting(text())).may_have_happened());
+        assert!(!failed("read", "the file that was to be sent").may_have_happened());
+        assert!(!StoreError::NotFound { key: text() }.may_have_happened());
+    }
+}

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use futures::stream::{self, BoxStream, StreamExt};
 
-use super::{Body, ConditionalWrite, ETag, Object, ObjectMeta, Store, StoreError, Verb};
+use super::{Body, ConditionalWrite, ETag, Object, ObjectMeta, Retry, Store, StoreError, Verb};
 
 /// A request that is about to be passed on.
 #[derive(Debug, Clone, Copy)]
@@ -39,6 +39,9 @@ pub enum Fault {
     /// A conditional write is done, and the answer is `Refused` all the same: the first answer was lost, and the client
     /// below asked again by itself. Any other request: as `LoseAnswer`.
     LoseAnswerAndRefuse,
+    /// A conditional write is not done, and the answer is `Refused` all the same: another write was under way, or a proxy
+    /// was in the way (S3's 409). Any other request: as `Fail`.
+    Refuse,
     /// It and everything after it is not done and fails: the process was killed, or the network is gone.
     Stop,
     /// It is done, its answer is lost, and everything after it fails.
@@ -139,7 +142,7 @@ impl FaultStore {
         let fault = self.fault(verb, key);
         match fault {
             Fault::None => request.await,
-            Fault::Fail | Fault::Deny | Fault::Stop => Err(error(verb, key, fault)),
+            Fault::Fail | Fault::Deny | Fault::Refuse | Fault::Stop => Err(error(verb, key, fault)),
             Fault::LoseAnswer | Fault::LoseAnswerAndRefuse | Fault::StopAfter => {
                 // Whatever it came to, nobody learns of it.
                 drop(request.await);
@@ -155,7 +158,9 @@ impl FaultStore {
         request: impl Future<Output = Result<ConditionalWrite, StoreError>> + Send,
     ) -> Result<ConditionalWrite, StoreError> {
         match self.faulty(verb, key, request).await {
-            Err(error) if injected(&error) == Some(Fault::LoseAnswerAndRefuse) => Ok(ConditionalWrite::Refused),
+            Err(error) if matches!(injected(&error), Some(Fault::LoseAnswerAndRefuse | Fault::Refuse)) => {
+                Ok(ConditionalWrite::Refused)
+            }
             answer => answer,
         }
     }
@@ -191,6 +196,10 @@ impl Store for FaultStore {
 
     fn local_root(&self) -> Option<&Path> {
         self.inner.local_root()
+    }
+
+    fn retry(&self) -> Option<Retry> {
+        self.inner.retry()
     }
 
     async fn get(&self, key: &str) -> Result<Object, StoreError> {

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use futures::stream::{self, BoxStream, StreamExt};
 
-use super::{Body, ConditionalWrite, ETag, Object, ObjectMeta, Store, StoreError, Verb};
+use super::{Body, ConditionalWrite, ETag, Object, ObjectMeta, Retry, Store, StoreError, Verb};
 
 /// One request, as the wrapped store saw it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -193,6 +193,10 @@ impl Store for LoggedStore {
 
     fn local_root(&self) -> Option<&Path> {
         self.inner.local_root()
+    }
+
+    fn retry(&self) -> Option<Retry> {
+        self.inner.retry()
     }
 
     async fn get(&self, key: &str) -> Result<Object, StoreError> {

@@ -20,6 +20,7 @@ pub mod memory;
 pub mod net;
 mod object;
 mod open;
+mod patience;
 mod request;
 pub mod s3;
 
@@ -32,6 +33,7 @@ pub use memory::MemoryStore;
 pub use net::Retry;
 pub use object::{Body, ConditionalWrite, ETag, FilePut, FileToPut, Object, ObjectMeta};
 pub use open::{OpenOptions, open, open_with};
+pub use patience::Patience;
 pub use request::Verb;
 pub use s3::{S3Options, S3Session, S3Store};
 
@@ -63,8 +65,14 @@ pub trait Store: Send + Sync + std::fmt::Debug {
         None
     }
 
-    /// Reads a whole small object: of one that has more bytes than [`layout::limit`](crate::format::layout::limit) gives for its key, no more than a byte
-    /// behind that, and it is [`StoreError::TooLarge`].
+    /// How often and how long a request that failed may be made again by whoever can tell what became of it
+    /// ([`Patience`]). None: a few times and at once, as nothing passes there with time.
+    fn retry(&self) -> Option<Retry> {
+        None
+    }
+
+    /// Reads a whole small object: of one that has more bytes than [`layout::limit`](crate::format::layout::limit) gives for its key, no
+    /// more than a byte behind that, and it is [`StoreError::TooLarge`].
     async fn get(&self, key: &str) -> Result<Object, StoreError>;
 
     /// Reads the bytes of a range. A range that ends behind the object is cut at its end, so one that begins there is

@@ -2,17 +2,17 @@
 
 use std::path::Path;
 
-use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use tempfile::TempPath;
 
 use crate::format::{Sha256, layout};
-use crate::store::{Body, ConditionalWrite, FilePut, FileToPut, Store, StoreError};
+use crate::store::{Body, FilePut, FileToPut, Store, StoreError};
 
 use super::super::CONCURRENT;
 use super::super::catalog::scratch_file;
 use super::super::error::RepoError;
 use super::super::read::get_optional;
+use super::super::write::{Content, Put, write_new};
 
 /// An object of a version up to this many bytes is carried in memory and written on condition.
 const SMALL: u64 = 8 << 20;
@@ -179,10 +179,12 @@ async fn carry_one(
         return gone(source, &object.key).await;
     };
     check_hash(&object, Sha256::of(&read.bytes))?;
-    let written = target.put_if_absent(&object.key, read.bytes.clone()).await?;
-    match written {
-        ConditionalWrite::Written => Ok(Some(read.bytes.len() as u64)),
-        ConditionalWrite::Refused => same(target, &object.key, &read.bytes).await.map(|()| None),
+    match write_new(target, &object.key, &Content::Bytes(read.bytes.clone())).await? {
+        Put::Written => Ok(Some(read.bytes.len() as u64)),
+        Put::Same => Ok(None),
+        // A mark may say something else of the same version; it stays.
+        Put::Other if object.key.ends_with(layout::EXPIRED_JSON) => Ok(None),
+        Put::Other => Err(RepoError::corrupt(&object.key, "the copy has it with other bytes, and nothing is replaced")),
     }
 }
 
@@ -231,14 +233,5 @@ fn check_hash(object: &Object, found: Sha256) -> Result<(), RepoError> {
             Err(RepoError::corrupt(&object.key, format!("its sha256 in the source is {found}, not {hash}")))
         }
         _ => Ok(()),
-    }
-}
-
-async fn same(target: &dyn Store, key: &str, bytes: &Bytes) -> Result<(), RepoError> {
-    // A mark may say something else of the same version; it stays.
-    let any = key.ends_with(layout::EXPIRED_JSON);
-    match any || target.get(key).await?.bytes == *bytes {
-        true => Ok(()),
-        false => Err(RepoError::corrupt(key, "the copy has it with other bytes, and nothing is replaced")),
     }
 }

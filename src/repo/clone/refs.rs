@@ -3,15 +3,16 @@
 
 use std::collections::BTreeMap;
 
-use crate::format::{RefKind, RefName, VersionId, layout, print_head, print_ref};
-use crate::store::{ConditionalWrite, Store};
+use crate::format::{RefKind, RefName, VersionId, layout, print_head};
+use crate::store::Store;
 
 use super::super::error::RepoError;
+use super::super::publish::RefOutcome;
 use super::super::read::{Held, get_optional, read_ref};
-use super::super::ref_change::may_have_happened;
 use super::super::refs::refresh_refs_json;
 use super::super::resolve::descends_from;
 use super::super::steps;
+use super::super::write::{Content, Put, unknown, write_new, write_ref};
 use super::CloneError;
 use super::choose::Chosen;
 use super::target::Target;
@@ -109,8 +110,8 @@ pub(super) async fn write_head(target: &dyn Store, head: &RefName) -> Result<boo
     if get_optional(target, layout::HEAD).await?.is_some() {
         return Ok(false);
     }
-    target.put_if_absent(layout::HEAD, print_head(head).into()).await?;
-    Ok(true)
+    let written = write_new(target, layout::HEAD, &Content::Bytes(print_head(head).into())).await?;
+    Ok(written == Put::Written)
 }
 
 /// What became of one ref of the target.
@@ -136,15 +137,8 @@ async fn write_one(
         (Standing::Ahead, Some(held)) => return Ok(Wrote::Ahead(held.version)),
         (Standing::Behind | Standing::Ahead, _) => {}
     }
-    let content = print_ref(version).into();
-    let written = match &held {
-        None => target.put_if_absent(name.key(), content).await,
-        Some(held) => target.put_if_unchanged(name.key(), content, &held.etag).await,
-    };
-    let error = match written {
-        Ok(ConditionalWrite::Written) => return Ok(Wrote::Moved),
-        Ok(ConditionalWrite::Refused) => None,
-        Err(refused) if steps::are_asked_for(&refused) => {
+    let outcome = match write_ref(target, name, version, held.as_ref()).await {
+        Err(RepoError::Store(refused)) if steps::are_asked_for(&refused) => {
             let steps = steps::between(target, held.map(|held| held.version), version).await?;
             if steps.is_empty() {
                 return Err(refused.into());
@@ -154,19 +148,16 @@ async fn write_one(
             }
             return Ok(Wrote::Moved);
         }
-        Err(error) if !may_have_happened(&error) => return Err(error.into()),
-        Err(error) => Some(error),
+        outcome => outcome?,
     };
-    // The answer may have been lost, or somebody was faster.
-    match (read_ref(target, name).await, error) {
-        (Ok(Some(now)), _) if now.version == version => Ok(Wrote::Moved),
-        (Ok(Some(now)), None) => {
-            Err(CloneError::Diverged { reference: name.clone(), theirs: now.version, ours: version })
+    match outcome {
+        RefOutcome::Landed | RefOutcome::LandedAndBuiltUpon { .. } => Ok(Wrote::Moved),
+        RefOutcome::Refused { now: Some(theirs) } => {
+            Err(CloneError::Diverged { reference: name.clone(), theirs, ours: version })
         }
-        (_, source) => Err(CloneError::Repo(RepoError::UnknownOutcome {
-            reference: name.clone(),
-            version: Some(version),
-            source: source.map(Box::new),
-        })),
+        RefOutcome::Refused { now: None } | RefOutcome::Unmoved => {
+            Err(CloneError::Repo(RepoError::Rejected { reference: name.clone() }))
+        }
+        RefOutcome::Unknown => Err(CloneError::Repo(unknown(name, Some(version), None))),
     }
 }

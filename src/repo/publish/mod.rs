@@ -7,15 +7,16 @@ mod send;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::format::{Clock, Files, RefKind, RefName, StoredFile, VersionId, layout, print_ref};
-use crate::store::{ConditionalWrite, ETag, Store, StoreError};
+use crate::store::{ConditionalWrite, ETag, Patience, Store, StoreError};
 
 use super::error::RepoError;
 use super::open::Repository;
 use super::read::{Held, read_files, read_live, read_record, read_ref};
-use super::ref_change::{lagging, may_have_happened};
+use super::ref_change::lagging;
 use super::refs::check_free;
 use super::resolve::descends_from;
 use super::steps;
+use super::write::{given_up, read_back, unknown};
 
 pub use decide::{Expected, RefOutcome, Seen, after_ref_write};
 pub use local::LocalVersion;
@@ -28,9 +29,6 @@ const LONG: TimeDelta = TimeDelta::hours(1);
 
 /// Data files older than this may be taken for garbage at any moment, whatever the grace period.
 const YOUNG: TimeDelta = TimeDelta::days(1);
-
-/// How often the ref is written while nobody else moves it.
-const ATTEMPTS: usize = 3;
 
 /// What is to be pushed.
 #[derive(Debug, Clone)]
@@ -307,30 +305,31 @@ impl Work<'_> {
     async fn move_ref(&self) -> Result<Move, RepoError> {
         let mut etag = self.held.as_ref().map(|held| held.etag.clone());
         let mut failure = None;
-        for _ in 0..ATTEMPTS {
+        let mut patience = Patience::with(self.repository.store());
+        loop {
             let error = match self.write_ref(etag.as_ref()).await {
                 Ok(ConditionalWrite::Written) => return Ok(Move::Moved),
                 Ok(ConditionalWrite::Refused) => None,
                 Err(error) => Some(error),
             };
-            let (seen, now_etag) = self.read_back().await;
+            let (seen, now_etag) = self.read_back(&mut patience).await;
             match after_ref_write(seen, self.ours, self.old()) {
                 RefOutcome::Landed => return Ok(Move::Moved),
                 RefOutcome::LandedAndBuiltUpon { now } => return Ok(Move::BuiltUpon(now)),
                 RefOutcome::Refused { now } => return Err(self.conflict(now)),
-                RefOutcome::Unknown => return Err(self.unknown(error.or(failure))),
+                RefOutcome::Unknown => {
+                    return Err(unknown(&self.push.reference, Some(self.ours), error.or(failure)));
+                }
                 RefOutcome::Unmoved => match error {
                     Some(denied @ StoreError::Permission { .. }) => return self.denied(denied),
-                    Some(error) if !may_have_happened(&error) => return Err(error.into()),
+                    Some(error) if failure.is_none() && !error.may_have_happened() => return Err(error.into()),
                     error => failure = error.or(failure),
                 },
             }
             etag = now_etag;
-        }
-        // A write that failed may still be under way; one that was refused is not.
-        match failure {
-            Some(error) => Err(self.unknown(Some(error))),
-            None => Err(RepoError::Rejected { reference: self.push.reference.clone() }),
+            if !patience.wait().await {
+                return Err(given_up(&self.push.reference, Some(self.ours), failure));
+            }
         }
     }
 
@@ -369,9 +368,9 @@ impl Work<'_> {
         }
     }
 
-    async fn read_back(&self) -> (Seen, Option<ETag>) {
+    async fn read_back(&self, patience: &mut Patience) -> (Seen, Option<ETag>) {
         let store = self.repository.store();
-        let Ok(held) = read_ref(store, &self.push.reference).await else {
+        let Ok(held) = read_back(store, &self.push.reference, patience).await else {
             return (Seen::Unreadable, None);
         };
         let Some(Held { version: now, etag }) = held else {
@@ -398,14 +397,6 @@ impl Work<'_> {
             reference: self.push.reference.clone(),
             expected: self.old().map_or(Expected::Absent, Expected::Exactly),
             now,
-        }
-    }
-
-    fn unknown(&self, source: Option<StoreError>) -> RepoError {
-        RepoError::UnknownOutcome {
-            reference: self.push.reference.clone(),
-            version: Some(self.ours),
-            source: source.map(Box::new),
         }
     }
 }

@@ -1,8 +1,6 @@
 //! The writes of a push (docs/format.md section 9, steps 1 to 4).
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read;
 use std::path::PathBuf;
 
 use bytes::Bytes;
@@ -10,16 +8,15 @@ use chrono::{DateTime, Utc};
 use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::format::{DataDir, Files, StoredFile, layout};
-use crate::store::{ConditionalWrite, FilePut, FileToPut, Store, StoreError};
+use crate::store::{FilePut, FileToPut, Patience, Store, StoreError};
 
 use super::super::CONCURRENT;
 use super::super::error::RepoError;
+use super::super::write::{Content, Put, write_new};
 use super::local::{LocalFile, LocalVersion};
 
 /// A catalog up to this many bytes is sent out of memory; a larger one is streamed.
 const SMALL: u64 = 8 << 20;
-/// How much of a large catalog is compared at a time, in bytes.
-const PIECE: usize = 1 << 20;
 
 /// Where the new data files of a push are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -130,7 +127,15 @@ async fn put(store: &dyn Store, files: &[FileToPut], sent: Sent) -> Result<Sent,
     if files.is_empty() {
         return Ok(all);
     }
-    for (file, put) in files.iter().zip(store.put_files(files).await?) {
+    let mut patience = Patience::with(store);
+    let put = loop {
+        match store.put_files(files).await {
+            // What did land is there the next time.
+            Err(error) if error.may_have_happened() && patience.wait().await => {}
+            put => break put?,
+        }
+    };
+    for (file, put) in files.iter().zip(put) {
         all = match put {
             FilePut::Written => all.and_sent(file.size),
             FilePut::There { size } => {
@@ -191,11 +196,14 @@ pub(super) async fn contents(store: &dyn Store, chain: &[LocalVersion]) -> Resul
     stream::iter(parts)
         .map(|part| async move {
             match part {
-                Part::Catalog(catalog) if catalog.size <= SMALL => {
-                    write_once(store, &catalog.key, catalog.read()?).await
+                Part::Catalog(catalog) => {
+                    let content = match catalog.size <= SMALL {
+                        true => Content::Bytes(catalog.read()?),
+                        false => Content::File { path: &catalog.path, size: catalog.size },
+                    };
+                    write_once(store, &catalog.key, content).await
                 }
-                Part::Catalog(catalog) => stream_once(store, catalog).await,
-                Part::Small(key, bytes) => write_once(store, &key, bytes).await,
+                Part::Small(key, bytes) => write_once(store, &key, Content::Bytes(bytes)).await,
             }
         })
         .buffer_unordered(CONCURRENT)
@@ -208,53 +216,20 @@ pub(super) async fn contents(store: &dyn Store, chain: &[LocalVersion]) -> Resul
 pub(super) async fn records(store: &dyn Store, chain: &[LocalVersion]) -> Result<(), RepoError> {
     for version in chain {
         if let Some(signature) = &version.signature {
-            write_once(store, &layout::signature(version.id()), signature.clone()).await?;
+            write_once(store, &layout::signature(version.id()), Content::Bytes(signature.clone())).await?;
         }
         let key = layout::version_json(version.id());
-        write_once(store, &key, version.record_bytes.clone()).await?;
+        write_once(store, &key, Content::Bytes(version.record_bytes.clone())).await?;
     }
     Ok(())
 }
 
 /// Writes an object of a version folder. One that is there must have the same bytes: an earlier push was stopped.
-async fn write_once(store: &dyn Store, key: &str, bytes: Bytes) -> Result<(), RepoError> {
-    match store.put_if_absent(key, bytes.clone()).await? {
-        ConditionalWrite::Written => Ok(()),
-        ConditionalWrite::Refused => match store.get(key).await?.bytes == bytes {
-            true => Ok(()),
-            false => Err(different(key)),
-        },
+async fn write_once(store: &dyn Store, key: &str, content: Content<'_>) -> Result<(), RepoError> {
+    match write_new(store, key, &content).await? {
+        Put::Written | Put::Same => Ok(()),
+        Put::Other => Err(different(key)),
     }
-}
-
-/// Streams a large catalog. One that is there must have the same bytes: an earlier push was stopped.
-async fn stream_once(store: &dyn Store, catalog: &LocalFile) -> Result<(), RepoError> {
-    match store.put_file_if_absent(&catalog.key, &catalog.path).await? {
-        ConditionalWrite::Written => Ok(()),
-        ConditionalWrite::Refused => match is_same(store, catalog).await? {
-            true => Ok(()),
-            false => Err(different(&catalog.key)),
-        },
-    }
-}
-
-/// Whether an object has the bytes of a file, a piece at a time.
-async fn is_same(store: &dyn Store, file: &LocalFile) -> Result<bool, RepoError> {
-    if store.head(&file.key).await?.size != file.size {
-        return Ok(false);
-    }
-    let local = |source| RepoError::Local { path: file.path.clone(), source };
-    let mut here = File::open(&file.path).map_err(local)?;
-    for at in (0..file.size).step_by(PIECE) {
-        let end = at.saturating_add(PIECE as u64).min(file.size);
-        let there = store.get_range(&file.key, at..end).await?;
-        let mut piece = Vec::with_capacity(there.len());
-        (&mut here).take(end - at).read_to_end(&mut piece).map_err(local)?;
-        if there != piece {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
 
 fn different(key: &str) -> RepoError {

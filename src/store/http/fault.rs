@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 
-use crate::store::net::{Answer, NetError, failed};
+use crate::store::net::{Answer, NetError, failed, hopeless};
 use crate::store::{ConditionalWrite, StoreError};
 
 /// What this store is called in messages.
@@ -32,8 +32,8 @@ pub(super) fn unwritten(key: &str, action: &'static str, answer: Answer) -> Stor
             action: if action == "delete" { "delete objects" } else { "write objects" },
         },
         507 => StoreError::NoSpace { key: key.to_owned(), source: Box::new(answer) },
-        300..=399 => failed(key, action, "the server sends writes to another address; use that one as the location"),
-        408 | 429 => failed(key, action, answer),
+        300..=399 => hopeless(key, action, "the server sends writes to another address; use that one as the location"),
+        408 | 429 | 499 => failed(key, action, answer),
         400..=499 => {
             let code = answer.code.clone();
             let reason = match (answer.message, answer.code) {
@@ -57,6 +57,8 @@ pub(super) fn refusal(
     match answer.status {
         StatusCode::PRECONDITION_FAILED => Ok(ConditionalWrite::Refused),
         StatusCode::NOT_FOUND | StatusCode::GONE if replaces => Ok(ConditionalWrite::Refused),
+        // Storage behind a server answers so while another write is under way. A host gives a reason.
+        StatusCode::CONFLICT if answer.code.is_none() && answer.message.is_none() => Ok(ConditionalWrite::Refused),
         _ => Err(unwritten(key, action, answer)),
     }
 }
@@ -94,7 +96,7 @@ mod tests {
         for status in [400, 404, 409, 412, 413, 422] {
             assert!(matches!(unwritten("k", "write", answer(status)), StoreError::Rejected { .. }), "{status}");
         }
-        for status in [301, 408, 429, 500, 502, 503, 504] {
+        for status in [301, 408, 429, 499, 500, 502, 503, 504] {
             assert!(matches!(unwritten("k", "write", answer(status)), StoreError::Failed { .. }), "{status}");
         }
         for status in [405, 501] {
@@ -110,6 +112,8 @@ mod tests {
         let refused =
             |replaces, status| matches!(refusal("k", "write", replaces, answer(status)), Ok(ConditionalWrite::Refused));
         assert!(refused(true, 412) && refused(false, 412) && refused(true, 404));
+        let wordless = Answer::of_status(StatusCode::CONFLICT);
+        assert!(matches!(refusal("k", "write", true, wordless), Ok(ConditionalWrite::Refused)));
         assert!(!refused(false, 404) && !refused(true, 409) && !refused(false, 409) && !refused(true, 403));
     }
 }

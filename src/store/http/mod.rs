@@ -195,6 +195,10 @@ impl Store for HttpStore {
         self.server.root.as_str()
     }
 
+    fn retry(&self) -> Option<Retry> {
+        Some(self.server.retry)
+    }
+
     async fn get(&self, key: &str) -> Result<Object, StoreError> {
         net::get(self, key).await
     }

@@ -66,6 +66,7 @@ impl Ask {
 pub(super) struct Server {
     pub(super) root: Root,
     token: Option<Token>,
+    pub(super) retry: Retry,
     client: Client,
     uploads: Client,
 }
@@ -74,7 +75,7 @@ impl Server {
     pub(super) fn new(root: Root, token: Option<Token>, retry: Retry) -> Result<Self, NetError> {
         let client = Client::new(retry)?;
         let uploads = client.with_retry(Retry { connect_tries: retry.connect_tries.min(2), ..retry });
-        Ok(Self { root, token, client, uploads })
+        Ok(Self { root, token, retry, client, uploads })
     }
 
     /// Sends a request; reads follow redirects. The token goes to the origin of the repository alone, and no more once a

@@ -39,6 +39,11 @@ struct Json {
 }
 
 impl Answer {
+    #[cfg(test)]
+    pub(in crate::store) fn of_status(status: StatusCode) -> Self {
+        Self { status, code: None, message: None }
+    }
+
     /// Reads the reason from what hosts (JSON) and S3 (XML) answer; anything else gives none.
     pub(super) fn new(status: StatusCode, headers: &HeaderMap, content: &[u8]) -> Self {
         let text = String::from_utf8_lossy(content);
@@ -54,6 +59,12 @@ impl Answer {
             None => message,
         };
         Self { status, code: code.map(|code| tidy(&code)), message: message.map(|message| tidy(&message)) }
+    }
+
+    /// Whether it speaks of the moment and not of the request.
+    pub(in crate::store) fn is_passing(&self) -> bool {
+        super::is_passing(self.status)
+            || self.is(&["ConditionalRequestConflict", "OperationAborted", "RequestTimeout", "SlowDown"])
     }
 
     /// Whether the reason is one of these words of S3.

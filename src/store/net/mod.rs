@@ -13,6 +13,7 @@ pub(super) use client::{Client, Incoming, NetError, Outgoing};
 pub(super) use read::{Opened, Part, Reader, download, get, get_range, is_named};
 pub(super) use retry::Repeat;
 pub use retry::Retry;
+use retry::is_passing;
 
 use super::{Source, StoreError};
 
@@ -29,6 +30,16 @@ pub(super) fn content_type(key: &str) -> &'static str {
         Some(_) if key.starts_with("refs/") => "text/plain; charset=utf-8",
         Some(_) => "application/octet-stream",
     }
+}
+
+/// Why the same request will fail in the same way however often it is sent.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Lasting(pub(super) String);
+
+/// A request that will fail in the same way however often it is sent. Nothing was written by it.
+pub(super) fn hopeless(key: &str, action: &'static str, why: impl Into<String>) -> StoreError {
+    failed(key, action, Lasting(why.into()))
 }
 
 /// A request that came to nothing, or to something that makes no sense.

@@ -95,7 +95,21 @@ impl Retry {
             Tried::Failed(NetError::Idle(_) | NetError::Broken(_)) => (repeat == Repeat::Same, self.tries),
             Tried::Failed(NetError::Body(_) | NetError::Request(_) | NetError::Slow(_)) => (false, 0),
         };
-        if !passes || tries >= most {
+        match passes && tries < most {
+            true => self.wait_after(tries, elapsed, asked, chance),
+            false => None,
+        }
+    }
+
+    /// How long to wait after so many tries of something that passes; none when there is to be no other.
+    pub(in crate::store) fn wait_after(
+        &self,
+        tries: u32,
+        elapsed: Duration,
+        asked: Option<Duration>,
+        chance: f64,
+    ) -> Option<Duration> {
+        if tries >= self.tries {
             return None;
         }
         let doubled = self.first_wait.saturating_mul(1 << (tries.saturating_sub(1)).min(16));
@@ -109,8 +123,17 @@ impl Retry {
 fn passes(repeat: Repeat, status: StatusCode) -> bool {
     match status.as_u16() {
         408 | 429 | 503 => true,
-        500 | 502 | 504 => repeat == Repeat::Same,
-        _ => false,
+        _ => repeat == Repeat::Same && is_passing(status),
+    }
+}
+
+/// Whether an answer speaks of the moment and not of the request, which may have been carried out: 499 is a proxy's word
+/// for a connection that it lost, those above 511 are those of content networks.
+pub(super) fn is_passing(status: StatusCode) -> bool {
+    match status.as_u16() {
+        408 | 429 | 499 => true,
+        501 | 505..=508 | 510 | 511 => false,
+        status => status >= 500,
     }
 }
 
@@ -159,7 +182,7 @@ mod tests {
         for code in [408, 429, 503] {
             assert!(same(status(code)) && refuses(status(code)), "{code}");
         }
-        for code in [500, 502, 504] {
+        for code in [499, 500, 502, 504, 520, 524] {
             assert!(same(status(code)) && !refuses(status(code)), "{code}");
         }
         for code in [301, 400, 401, 403, 404, 405, 409, 412, 413, 416, 501, 507] {

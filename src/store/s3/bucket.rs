@@ -225,6 +225,7 @@ async fn find_region(client: &Client, location: &Location) -> Option<String> {
 #[derive(Debug)]
 pub(super) struct Door {
     pub(super) location: Location,
+    pub(super) retry: Retry,
     settings: Settings,
     service: Service,
     client: Client,
@@ -241,7 +242,7 @@ impl Door {
     ) -> Result<Self, NetError> {
         let client = Client::new(retry)?;
         let service = Service::new(client.clone(), metadata.as_deref())?;
-        Ok(Self { location, settings, service, client, metadata, bucket: tokio::sync::OnceCell::new() })
+        Ok(Self { location, retry, settings, service, client, metadata, bucket: tokio::sync::OnceCell::new() })
     }
 
     pub(super) async fn bucket(&self) -> Result<Arc<Bucket>, Cause> {

@@ -3,7 +3,7 @@
 use http::StatusCode;
 
 use super::service::Cause;
-use crate::store::net::{Answer, failed};
+use crate::store::net::{Answer, failed, hopeless};
 use crate::store::{ConditionalWrite, StoreError};
 
 /// What an answer to a conditional write means.
@@ -28,7 +28,16 @@ pub(super) fn refusal(
         Cause::Answer(answer) if answer.status == StatusCode::NOT_IMPLEMENTED || answer.is(&["NotImplemented"]) => {
             Err(StoreError::Unsupported { store: "this S3 service", action: "write on condition" })
         }
-        _ => Err(fault(key, "write", cause, anonymous)),
+        _ => Err(unwritten(key, cause, anonymous)),
+    }
+}
+
+/// A write that failed.
+pub(super) fn unwritten(key: &str, cause: Cause, anonymous: bool) -> StoreError {
+    match fault(key, "write", cause, anonymous) {
+        // Would speak of the object, which need not be there.
+        StoreError::NotFound { key } => hopeless(&key, "write", "the bucket was not found"),
+        error => error,
     }
 }
 
@@ -45,7 +54,7 @@ fn is_refusal(condition: Condition, answer: &Answer) -> bool {
 pub(super) fn fault(key: &str, action: &'static str, cause: Cause, anonymous: bool) -> StoreError {
     match cause {
         Cause::Answer(answer) => match answer.status.as_u16() {
-            404 if answer.is(&["NoSuchBucket"]) => failed(key, action, "there is no such bucket (NoSuchBucket)"),
+            404 if answer.is(&["NoSuchBucket"]) => hopeless(key, action, "there is no such bucket (NoSuchBucket)"),
             404 => StoreError::NotFound { key: key.to_owned() },
             401 | 403 => denied(key, action, answer, anonymous),
             400 if answer.is(&["ExpiredToken", "InvalidToken", "TokenRefreshRequired"]) => {

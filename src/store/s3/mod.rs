@@ -16,10 +16,10 @@ use object_store::{
     Attribute, Attributes, GetOptions, GetRange, ObjectStore, ObjectStoreExt, PutMode, PutOptions, UpdateVersion,
 };
 
-use super::net::{self, Opened, Part, Reader, Retry, content_type, failed};
+use super::net::{self, Opened, Part, Reader, Retry, content_type, failed, hopeless};
 use super::{Body, ConditionalWrite, ETag, Object, ObjectMeta, Store, StoreError, key};
 use bucket::{Bucket, Door};
-use fault::{Condition, fault, refusal};
+use fault::{Condition, fault, refusal, unwritten};
 use location::Location;
 use service::Cause;
 use settings::Machine;
@@ -216,6 +216,10 @@ impl Store for S3Store {
         &self.location
     }
 
+    fn retry(&self) -> Option<Retry> {
+        Some(self.door.retry)
+    }
+
     async fn get(&self, key: &str) -> Result<Object, StoreError> {
         net::get(self, key).await
     }
@@ -247,11 +251,7 @@ impl Store for S3Store {
             Body::Bytes(bytes) => {
                 let options = PutOptions { attributes: attributes(key), ..PutOptions::default() };
                 let put = bucket.s3.put_opts(&target, bytes.into(), options).await;
-                put.map(drop).map_err(|error| match fault(key, "write", Cause::of(error), bucket.is_anonymous()) {
-                    // Would speak of the object.
-                    StoreError::NotFound { key } => failed(&key, "write", "the bucket was not found"),
-                    error => error,
-                })
+                put.map(drop).map_err(|error| unwritten(key, Cause::of(error), bucket.is_anonymous()))
             }
             Body::File(path) => {
                 let (budget, attributes) = (&self.budget, attributes(key));
@@ -296,7 +296,7 @@ impl Store for S3Store {
             let anonymous = bucket.is_anonymous();
             let objects = list::list(bucket, self.door.location.prefix.clone(), &prefix);
             Ok(objects.map_err(move |cause| match fault(&prefix, "list", cause, anonymous) {
-                StoreError::NotFound { key } => failed(&key, "list", "the bucket was not found"),
+                StoreError::NotFound { key } => hopeless(&key, "list", "the bucket was not found"),
                 error => error,
             }))
         };
