@@ -27,10 +27,11 @@ pub fn describe(contents: &Contents, data_dir: &DataDir) -> Result<Description, 
         let mut tables: Vec<format::Table> = schema.tables.iter().map(describe_table).collect();
         for view in &schema.views {
             // A view that does not bind has no columns, and is still part of the version.
-            let columns = view_columns.remove(&(schema.name.clone(), view.name.clone())).flatten().unwrap_or_else(|| {
-                unbound.push(format!("{}.{}", schema.name, view.name));
-                Vec::new()
-            });
+            let columns =
+                view_columns.remove(&(schema.name.clone(), view.name.clone())).flatten().unwrap_or_else(|| {
+                    unbound.push(format!("{}.{}", schema.name, view.name));
+                    Vec::new()
+                });
             tables.push(format::Table {
                 name: view.name.clone(),
                 comment: view.comment.clone(),
@@ -45,7 +46,8 @@ pub fn describe(contents: &Contents, data_dir: &DataDir) -> Result<Description, 
             });
         }
         let macros = contents.macros.iter().filter(|((of, _), _)| *of == schema.name);
-        let macros = macros.map(|((_, name), definition)| format::Macro { name: name.clone(), sql: signature(definition) });
+        let macros =
+            macros.map(|((_, name), definition)| format::Macro { name: name.clone(), sql: signature(definition) });
         schemas.push(format::Schema {
             name: schema.name.clone(),
             comment: schema.comment.clone(),

@@ -264,7 +264,8 @@ impl<'a> Instance<'a> {
             let name = table.text(0)?;
             let rows = sql!("SELECT 1 FROM old.main.{name} LIMIT 1", name = identifier(name));
             if !self.connection().query(rows)?.is_empty() {
-                return self.corrupt(format!("it holds rows of a table itself, in {name}, and a version holds them in files"));
+                return self
+                    .corrupt(format!("it holds rows of a table itself, in {name}, and a version holds them in files"));
             }
         }
         Ok(())

@@ -211,9 +211,7 @@ pub async fn download_catalog(
 /// Refuses a catalog that says itself that it is too large.
 fn require_allowed(catalog: &Catalog, limit: u64) -> Result<(), RepoError> {
     match catalog.size {
-        Some(size) if size > limit => {
-            Err(RepoError::TooLarge { object: catalog.key.clone(), size: Some(size), limit })
-        }
+        Some(size) if size > limit => Err(RepoError::TooLarge { object: catalog.key.clone(), size: Some(size), limit }),
         _ => Ok(()),
     }
 }
@@ -227,7 +225,8 @@ async fn arrived(
     max_size: u64,
     downloaded: Result<u64, StoreError>,
 ) -> Result<(), RepoError> {
-    let other_size = |size| RepoError::corrupt(&catalog.key, format!("it is not the {size} bytes that version.json says"));
+    let other_size =
+        |size| RepoError::corrupt(&catalog.key, format!("it is not the {size} bytes that version.json says"));
     match downloaded {
         Ok(found) => {
             if let Some(size) = catalog.size.filter(|size| *size != found) {

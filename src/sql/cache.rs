@@ -75,7 +75,10 @@ fn make_private(path: &Path) -> Result<(), Error> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|source| failed("create", source))?;
     let found = fs::metadata(path).map_err(|source| failed("read", source))?;
     if found.uid() != rustix::process::geteuid().as_raw() {
-        let sentence = format!("the cache folder {} belongs to another user, who could change what is read from it", path.display());
+        let sentence = format!(
+            "the cache folder {} belongs to another user, who could change what is read from it",
+            path.display()
+        );
         return Err(Error::new(Code::Permission, sentence, "set FDL_CACHE_DIR to a folder of your own."));
     }
     let others_write = found.mode() & 0o022 != 0;

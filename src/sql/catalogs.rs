@@ -112,7 +112,8 @@ fn kept(
     folder: &Path,
 ) -> Result<Option<SessionCatalog>, Error> {
     let version = format!("{}-", resolved.version()?);
-    let entries = fs::read_dir(folder).map_err(|source| LakeError::Io { action: "read", path: folder.to_owned(), source })?;
+    let entries =
+        fs::read_dir(folder).map_err(|source| LakeError::Io { action: "read", path: folder.to_owned(), source })?;
     let names: Vec<String> = entries
         .flatten()
         .filter_map(|entry| entry.file_name().into_string().ok())

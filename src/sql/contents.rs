@@ -70,7 +70,13 @@ pub(super) fn read<T: VersionFile>(context: &Context, place: &Place, arguments: 
     // Any catalog of the version tells; the main one is always there.
     let folder = temporary_folder()?;
     let (file, source) = (folder.path().join(layout::CATALOG), opened.record.main_catalog());
-    context.block_on(repo::download_catalog(repository.store(), opened.record.id, &source, &file, layout::MAX_CATALOG))??;
+    context.block_on(repo::download_catalog(
+        repository.store(),
+        opened.record.id,
+        &source,
+        &file,
+        layout::MAX_CATALOG,
+    ))??;
     let contents = Foreign { file: &file, name: &source.key }.read()?;
     Ok(T::described(lake::describe(&contents, &repository.settings().data_dir)?))
 }

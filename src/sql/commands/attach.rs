@@ -15,14 +15,7 @@ use crate::sql::{Arguments, Code, ColumnType, Command, Context, Error, Output, P
 pub(super) const COMMAND: Command = Command {
     name: "fdl_attach",
     positional: Some("repository or lake"),
-    named: &[
-        text("ref"),
-        text("alias"),
-        text("cache"),
-        number("max_catalog"),
-        text("allowed_signers"),
-        text("token"),
-    ],
+    named: &[text("ref"), text("alias"), text("cache"), number("max_catalog"), text("allowed_signers"), text("token")],
     columns: &[
         column("alias", ColumnType::Text),
         column("ref", ColumnType::Text),
@@ -69,9 +62,8 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     let given = arguments.text("alias").map(str::to_owned);
     let alias = given.or(attached).unwrap_or_else(|| default_alias(location));
     require_alias(&alias)?;
-    let of_this_repository = |database: &Database| {
-        published(context, database).is_some_and(|it| it.repository == location)
-    };
+    let of_this_repository =
+        |database: &Database| published(context, database).is_some_and(|it| it.repository == location);
     place.access.let_duckdb_read(context, &connection)?;
     lake::free_alias(&connection, &alias, of_this_repository)?;
     lake::attach_version(&connection, &catalog.file.to_string_lossy(), &alias, &data_path)?;
@@ -79,7 +71,14 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     let reference = resolved.reference.clone().filter(|_| revision.back == 0);
     let place = catalog.file.to_string_lossy().into_owned();
     let attach_sql = lake::attach_version_sql(&place, &alias, &data_path);
-    context.remember_attached(Published { alias: alias.clone(), catalog: catalog.file, keep, repository, version, reference });
+    context.remember_attached(Published {
+        alias: alias.clone(),
+        catalog: catalog.file,
+        keep,
+        repository,
+        version,
+        reference,
+    });
     Ok(Output::row([
         Value::from(alias.as_str()),
         Value::from(resolved.reference.as_ref().map(|reference| reference.full())),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::{catalog_files, column, flag, text, texts};
 use crate::repo::{self, CloneError, CloneOptions, LookInto, Repository};
-use crate::sql::cache::temporary_folder;
 use crate::sql::access;
+use crate::sql::cache::temporary_folder;
 use crate::sql::place::of_call;
 use crate::sql::{Arguments, Code, ColumnType, Command, Context, Error, Output, Value};
 

@@ -71,7 +71,8 @@ fn versions(
     let reader = SessionReader::of(connection)?;
     let fetch = |revision: &str| -> Result<_, Error> {
         let resolved = context.block_on(repo::resolve(repository.store(), &Revision::from_str(revision)?))??;
-        let catalog = catalogs::open(context, &repository, &resolved, &reader, (&Keep::Cached, layout::MAX_CATALOG))?.file;
+        let catalog =
+            catalogs::open(context, &repository, &resolved, &reader, (&Keep::Cached, layout::MAX_CATALOG))?.file;
         let contents = lake::read_contents(connection, &catalog)?;
         Ok((catalog, contents))
     };

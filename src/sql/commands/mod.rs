@@ -110,4 +110,3 @@ fn catalog_files(data_dir: &DataDir) -> impl Fn(&Path) -> Result<Files, String> 
         lake::files_of(&contents, &data_dir).map_err(|error| error.to_string())
     }
 }
-
