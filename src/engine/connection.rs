@@ -82,6 +82,37 @@ impl Connection {
         self.run(sql.borrow()).map(|_| ())
     }
 
+    /// Runs one statement with a text for each `?`. DuckDB's logs show the statement and not the texts.
+    ///
+    /// # Errors
+    /// DuckDB's message when the statement fails.
+    pub fn execute_with(&self, sql: impl Borrow<Sql>, values: &[String]) -> Result<(), EngineError> {
+        let text =
+            CString::new(sql.borrow().as_str()).map_err(|_| EngineError::unexpected("a NUL byte in a statement"))?;
+        let mut prepared = Prepared { raw: ptr::null_mut() };
+        // SAFETY: the connection is open, the text ends in NUL, and `prepared` is destroyed by its Drop.
+        if unsafe { ffi::duckdb_prepare(self.raw, text.as_ptr(), &raw mut prepared.raw) } != ffi::DuckDBSuccess {
+            return Err(EngineError::from_message(&prepared.error()));
+        }
+        for (index, value) in (1..).zip(values) {
+            let (bytes, length) = (value.as_ptr().cast(), value.len() as u64);
+            // SAFETY: the statement is prepared; DuckDB copies the bytes during the call.
+            let state = unsafe { ffi::duckdb_bind_varchar_length(prepared.raw, index, bytes, length) };
+            if state != ffi::DuckDBSuccess {
+                return Err(EngineError::unexpected("a value too many"));
+            }
+        }
+        let mut result = QueryResult::empty();
+        let outer = RUNS.replace(true);
+        // SAFETY: the statement is prepared, and `result` is destroyed by its Drop.
+        let state = unsafe { ffi::duckdb_execute_prepared(prepared.raw, &raw mut result.raw) };
+        RUNS.set(outer);
+        match state == ffi::DuckDBSuccess {
+            true => Ok(()),
+            false => Err(EngineError::from_message(&result.error())),
+        }
+    }
+
     /// The names of the columns that a query gives.
     ///
     /// # Errors
@@ -243,6 +274,36 @@ impl Drop for Attached<'_> {
     }
 }
 
+struct Prepared {
+    raw: ffi::duckdb_prepared_statement,
+}
+
+impl Prepared {
+    fn error(&self) -> String {
+        // SAFETY: `raw` was filled by duckdb_prepare, or is null, for which there is no text; the text is copied.
+        unsafe { text_of(ffi::duckdb_prepare_error(self.raw)) }
+    }
+}
+
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        // SAFETY: destroyed once; DuckDB accepts an empty one.
+        unsafe { ffi::duckdb_destroy_prepare(&raw mut self.raw) };
+    }
+}
+
+/// A text of DuckDB's own as a copy.
+///
+/// # Safety
+/// `text` is null or ends in NUL.
+unsafe fn text_of(text: *const std::ffi::c_char) -> String {
+    if text.is_null() {
+        return "DuckDB gave no reason".to_owned();
+    }
+    // SAFETY: by the contract of this function.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
 struct QueryResult {
     raw: ffi::duckdb_result,
 }
@@ -255,14 +316,7 @@ impl QueryResult {
 
     fn error(&mut self) -> String {
         // SAFETY: `raw` was filled by duckdb_query; the text belongs to it and is copied.
-        unsafe {
-            let text = ffi::duckdb_result_error(&raw mut self.raw);
-            if text.is_null() {
-                "DuckDB gave no reason".to_owned()
-            } else {
-                CStr::from_ptr(text).to_string_lossy().into_owned()
-            }
-        }
+        unsafe { text_of(ffi::duckdb_result_error(&raw mut self.raw)) }
     }
 
     fn column_names(&mut self) -> Vec<String> {

@@ -11,8 +11,11 @@ use super::attach::require_no_wal;
 use super::definition::{Contents, Reader};
 use super::freeze::new_file;
 use super::layouts::Known;
+use super::template::{Template, template};
 use super::types;
-use crate::engine::{Connection, EngineError, EngineErrorKind, Limits, Private, PrivateFile, Sql, identifier, sql};
+use crate::engine::{
+    Connection, EngineError, EngineErrorKind, Identifier, Limits, Private, PrivateFile, Sql, identifier, sql,
+};
 
 /// The catalog, in the private instance.
 const OLD: &str = "old";
@@ -74,9 +77,24 @@ pub struct Foreign<'a> {
     pub file: &'a Path,
     /// What it is, for people: its key.
     pub name: &'a str,
+    /// The layout of the session's own DuckLake, where there is a session: its format may be newer than those that fdl knows.
+    session: Option<&'a Template>,
 }
 
-impl Foreign<'_> {
+impl<'a> Foreign<'a> {
+    /// A catalog to be read where there is no session.
+    pub fn new(file: &'a Path, name: &'a str) -> Self {
+        Self { file, name, session: None }
+    }
+
+    /// A catalog for this session.
+    ///
+    /// # Errors
+    /// DuckDB's, when its DuckLake does not say how it lays out a catalog.
+    pub fn in_session(self, connection: &Connection) -> Result<Self, LakeError> {
+        Ok(Self { session: Some(template(connection)?), ..self })
+    }
+
     /// Checks the catalog and reads it.
     ///
     /// # Errors
@@ -111,7 +129,34 @@ impl Foreign<'_> {
 struct Instance<'a> {
     foreign: Foreign<'a>,
     private: Private,
-    format: Known,
+    layout: Layout<'a>,
+}
+
+/// The tables that a format has.
+#[derive(Debug, Clone, Copy)]
+enum Layout<'a> {
+    Known(Known),
+    Session(&'a Template),
+}
+
+impl<'a> Layout<'a> {
+    fn tables(self) -> Box<dyn Iterator<Item = &'a str> + 'a> {
+        match self {
+            Self::Known(known) => Box::new(known.tables().map(|name| -> &'a str { name })),
+            Self::Session(template) => Box::new(template.names()),
+        }
+    }
+
+    fn has(self, table: &str) -> bool {
+        self.tables().any(|known| known == table)
+    }
+
+    fn create(self, database: &Identifier) -> Sql {
+        match self {
+            Self::Known(known) => Sql::join(known.create(database), "; "),
+            Self::Session(template) => Sql::join(template.create(database), "; "),
+        }
+    }
 }
 
 impl<'a> Instance<'a> {
@@ -121,8 +166,8 @@ impl<'a> Instance<'a> {
         let private = Private::open(Limits::CATALOG)?;
         let opened = PrivateFile { name: OLD, path: foreign.file, options: sql!("TYPE duckdb, READ_ONLY") };
         private.attach(opened).map_err(|error| foreign.refused(&private, error))?;
-        let mut instance = Self { foreign, private, format: Known::V1_0 };
-        instance.format = instance.checked(|instance| instance.check_objects())?;
+        let mut instance = Self { foreign, private, layout: Layout::Known(Known::V1_0) };
+        instance.layout = instance.checked(|instance| instance.check_objects())?;
         let statistics = instance.checked(|instance| {
             let row = instance.connection().row(sql!("SELECT count(*) FROM old.main.ducklake_file_column_stats"))?;
             Ok(row.count(0)?)
@@ -135,7 +180,7 @@ impl<'a> Instance<'a> {
             None => instance.connection().execute(sql!("ATTACH ':memory:' AS new"))?,
         }
         instance.private.lock()?;
-        instance.connection().execute(Sql::join(instance.format.create(&identifier(NEW)), "; "))?;
+        instance.connection().execute(instance.layout.create(&identifier(NEW)))?;
         instance.checked(|instance| instance.check_columns())?;
         Ok(instance)
     }
@@ -156,8 +201,8 @@ impl<'a> Instance<'a> {
         Err(LakeError::BadCatalog { object: self.foreign.name.to_owned(), why: why.into() })
     }
 
-    /// Its format, when there is nothing in the file but tables of the names that the format has.
-    fn check_objects(&self) -> Result<Known, LakeError> {
+    /// Its layout, when there is nothing in the file but tables of the names that the format has.
+    fn check_objects(&self) -> Result<Layout<'a>, LakeError> {
         let odd = self.connection().query(Sql::constant(ODD_OBJECTS))?;
         if let Some(object) = odd.first() {
             let why = format!("it holds {}, which no DuckLake catalog has", object.text(0)?);
@@ -177,15 +222,20 @@ impl<'a> Instance<'a> {
             return self.corrupt("it does not name one DuckLake format");
         }
         let version = version.optional_text(1)?.unwrap_or_default();
-        let Some(format) = Known::of(version) else {
-            return Err(LakeError::StrangeFormat { object: self.foreign.name.to_owned(), format: version.to_owned() });
+        let layout = match (Known::of(version), self.foreign.session) {
+            (Some(known), _) => Layout::Known(known),
+            (None, Some(template)) if template.format == version => Layout::Session(template),
+            (None, _) => {
+                let (object, format) = (self.foreign.name.to_owned(), version.to_owned());
+                return Err(LakeError::StrangeFormat { object, format });
+            }
         };
-        if let Some(missing) = format.tables().find(|name| !tables.contains(name)) {
+        if let Some(missing) = layout.tables().find(|name| !tables.contains(name)) {
             return self.corrupt(format!("it has no table {missing}"));
         }
-        match tables.iter().find(|name| !format.tables().any(|known| known == **name) && !is_inlined(name)) {
+        match tables.iter().find(|name| !layout.has(name) && !is_inlined(name)) {
             Some(odd) => self.corrupt(format!("it holds the table {odd}, which no DuckLake catalog has")),
-            None => Ok(format),
+            None => Ok(layout),
         }
     }
 
@@ -201,7 +251,7 @@ impl<'a> Instance<'a> {
     fn copy(&self) -> Result<(), LakeError> {
         let connection = self.connection();
         let transaction = connection.begin()?;
-        for table in self.format.tables().filter(|table| *table != "ducklake_inlined_data_tables") {
+        for table in self.layout.tables().filter(|table| *table != "ducklake_inlined_data_tables") {
             let table = identifier(table);
             connection.execute(sql!("INSERT INTO new.main.{table} BY NAME SELECT * FROM old.main.{table}", table))?;
         }
@@ -215,7 +265,7 @@ impl<'a> Instance<'a> {
             let count = sql!("SELECT count(*) FROM {database}.main.{table}", database, table = identifier(table));
             Ok(connection.row(count)?.count(0)?)
         };
-        let has = |table: &&str| self.format.tables().any(|known| known == *table);
+        let has = |table: &&str| self.layout.has(table);
         let mut definitions = 0;
         for table in DEFINITIONS.iter().filter(|table| has(table)) {
             definitions += count(table)?;

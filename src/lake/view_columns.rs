@@ -90,8 +90,12 @@ fn bind(private: &Private, schema: &str, view: &View) -> Result<Vec<format::Colu
 
 fn create_table(schema: &str, table: &Table) -> String {
     let columns = table.definition.columns.iter();
-    let columns: Vec<String> =
-        columns.map(|column| format!("{} {}", identifier(&column.name).to_text(), column.data_type)).collect();
+    let columns: Vec<String> = columns
+        .map(|column| {
+            let not_null = if column.nullable { "" } else { " NOT NULL" };
+            format!("{} {}{not_null}", identifier(&column.name).to_text(), column.data_type)
+        })
+        .collect();
     format!("CREATE TABLE {} ({})", qualified(&[VERSION, schema, &table.name]).to_text(), columns.join(", "))
 }
 

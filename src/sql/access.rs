@@ -117,20 +117,25 @@ impl Access {
                 lake::load_httpfs(connection)?;
                 match token {
                     Some(token) if !has_secret(connection, location, "http")? => {
-                        (sql!("http"), vec![sql!("BEARER_TOKEN {token}", token = literal(token))])
+                        let mut settings = SecretSettings::default();
+                        settings.secret("BEARER_TOKEN", token);
+                        (sql!("http"), settings)
                     }
                     _ => return Ok(()),
                 }
             }
         };
         let name = format!("{OURS}{}", Sha256::of(location.as_bytes()).to_string().get(..16).unwrap_or_default());
-        let made = connection.execute(sql!(
-            "CREATE OR REPLACE TEMPORARY SECRET {name} (TYPE {kind}, SCOPE {scope}, {settings})",
-            name = identifier(&name),
-            kind,
-            scope = literal(&format!("{location}/")),
-            settings = Sql::join(settings, ", ")
-        ));
+        let made = connection.execute_with(
+            sql!(
+                "CREATE OR REPLACE TEMPORARY SECRET {name} (TYPE {kind}, SCOPE {scope}, {settings})",
+                name = identifier(&name),
+                kind,
+                scope = literal(&format!("{location}/")),
+                settings = Sql::join(&settings.settings, ", ")
+            ),
+            &settings.values,
+        );
         // DuckDB's message could repeat the statement.
         made.map_err(|_| {
             Error::new(
@@ -142,17 +147,35 @@ impl Access {
     }
 }
 
-fn s3_settings(session: &store::S3Session) -> Vec<Sql> {
-    let mut settings = vec![sql!("REGION {region}", region = literal(&session.region))];
-    if let Some(keys) = &session.keys {
-        settings.push(sql!("KEY_ID {id}", id = literal(&keys.access_key_id)));
-        settings.push(sql!("SECRET {secret}", secret = literal(&keys.secret_access_key)));
-        settings.extend(keys.session_token.iter().map(|token| sql!("SESSION_TOKEN {token}", token = literal(token))));
+/// The settings of a secret. What is secret in them is a value of the statement and no part of its text, which DuckDB may log.
+#[derive(Default)]
+struct SecretSettings {
+    settings: Vec<Sql>,
+    values: Vec<String>,
+}
+
+impl SecretSettings {
+    fn secret(&mut self, name: &'static str, value: &str) {
+        self.settings.push(sql!("{name} ?", name = Sql::constant(name)));
+        self.values.push(value.to_owned());
     }
-    settings.extend(session.endpoint.iter().map(|endpoint| sql!("ENDPOINT {endpoint}", endpoint = literal(endpoint))));
-    settings.push(if session.path_style { sql!("URL_STYLE 'path'") } else { sql!("URL_STYLE 'vhost'") });
-    settings.push(sql!("USE_SSL {use_ssl}", use_ssl = session.use_ssl));
-    settings
+}
+
+fn s3_settings(session: &store::S3Session) -> SecretSettings {
+    let mut made = SecretSettings::default();
+    made.settings.push(sql!("REGION {region}", region = literal(&session.region)));
+    if let Some(keys) = &session.keys {
+        made.settings.push(sql!("KEY_ID {id}", id = literal(&keys.access_key_id)));
+        made.secret("SECRET", &keys.secret_access_key);
+        if let Some(token) = &keys.session_token {
+            made.secret("SESSION_TOKEN", token);
+        }
+    }
+    let endpoint = session.endpoint.iter();
+    made.settings.extend(endpoint.map(|endpoint| sql!("ENDPOINT {endpoint}", endpoint = literal(endpoint))));
+    made.settings.push(if session.path_style { sql!("URL_STYLE 'path'") } else { sql!("URL_STYLE 'vhost'") });
+    made.settings.push(sql!("USE_SSL {use_ssl}", use_ssl = session.use_ssl));
+    made
 }
 
 /// DuckDB keeps secrets to itself unless the database was opened to tell them.

@@ -81,8 +81,8 @@ pub(super) fn open(
     let target = CatalogTarget { reader, path: &copied, max_size };
     let opened = context.block_on(repo::open_version(repository.store(), resolved, Some(target)))??;
     let source = reader.catalog(&opened)?;
-    let foreign = Foreign { file: &copied, name: &source.key };
-    let contents = foreign.rewrite(&made)?;
+    let connection = reader.connection();
+    let contents = Foreign::new(&copied, &source.key).in_session(connection)?.rewrite(&made)?;
     let data_dir = &repository.settings().data_dir;
     let files = lake::files_of(&contents, data_dir)?;
     context.block_on(repo::require_inside(repository.store(), data_dir, Some(&files)))??;

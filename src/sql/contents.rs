@@ -77,6 +77,6 @@ pub(super) fn read<T: VersionFile>(context: &Context, place: &Place, arguments: 
         &file,
         layout::MAX_CATALOG,
     ))??;
-    let contents = Foreign { file: &file, name: &source.key }.read()?;
+    let contents = Foreign::new(&file, &source.key).read()?;
     Ok(T::described(lake::describe(&contents, &repository.settings().data_dir)?))
 }

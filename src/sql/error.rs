@@ -50,11 +50,12 @@ impl Error {
     /// The line that DuckDB shows.
     pub fn message(&self, function: &str) -> String {
         // A location, a path or DuckDB's own words can be of any length.
-        let mut sentence: String = self.sentence.chars().take(LONGEST).collect();
-        if sentence.len() < self.sentence.len() {
+        let whole = without_userinfo(&self.sentence);
+        let mut sentence: String = whole.chars().take(LONGEST).collect();
+        if sentence.len() < whole.len() {
             sentence.push('…');
         }
-        let hint: String = self.hint.chars().take(LONGEST_HINT).collect();
+        let hint: String = without_userinfo(&self.hint).chars().take(LONGEST_HINT).collect();
         format!("{function}: {} [{}]. Hint: {hint}", sentence.trim_end_matches(['.', '!']), self.code.as_str())
     }
 
@@ -87,6 +88,22 @@ impl Error {
     pub(super) fn no_threads(error: std::io::Error) -> Self {
         Self::new(Code::DuckDb, format!("the system gives no threads: {error}"), "close other programs and try again.")
     }
+}
+
+/// A text without the user and the password that a URL in it may name: `s3://key:secret@bucket`.
+fn without_userinfo(text: &str) -> String {
+    let mut parts = text.split("://");
+    let mut clean = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let ends = |c: char| c.is_whitespace() || matches!(c, '/' | '\'' | '"' | '?' | '#');
+        let (authority, rest) = part.split_at(part.find(ends).unwrap_or(part.len()));
+        clean.push_str("://");
+        match authority.rsplit_once('@') {
+            Some((_, host)) => clean.extend(["…@", host, rest]),
+            None => clean.push_str(part),
+        }
+    }
+    clean
 }
 
 impl fmt::Display for Error {
@@ -316,5 +333,24 @@ impl From<LakeError> for Error {
             },
         };
         Self::new(code, sentence, hint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_reads_a_password() {
+        for (text, clean) in [
+            ("s3://key:SECRET@bucket/x is no place", "s3://…@bucket/x is no place"),
+            ("'http://a:b@h:80/x', then https://c@d", "'http://…@h:80/x', then https://…@d"),
+            ("https://h/x@y and file:///a@b", "https://h/x@y and file:///a@b"),
+            ("nothing", "nothing"),
+        ] {
+            assert_eq!(without_userinfo(text), clean);
+            let error = Error::new(Code::Store, text, text);
+            assert!(!error.message("fdl_log").contains("SECRET"));
+        }
     }
 }

@@ -41,6 +41,11 @@ impl<'a> SessionReader<'a> {
         }
     }
 
+    /// The connection that it reads by.
+    pub(super) fn connection(&self) -> &Connection {
+        self.connection
+    }
+
     /// The catalog of a version that the session reads.
     pub(super) fn catalog(&self, opened: &Opened) -> Result<Catalog, Error> {
         Ok(repo::readable_catalog(&opened.record, self)?)

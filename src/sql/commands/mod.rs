@@ -106,7 +106,7 @@ fn duration(context: &Context, arguments: &Arguments, name: &str) -> Result<Opti
 fn catalog_files(data_dir: &DataDir) -> impl Fn(&Path) -> Result<Files, String> + Send + Sync + use<> {
     let data_dir = data_dir.clone();
     move |catalog: &Path| {
-        let contents = Foreign { file: catalog, name: "the catalog" }.read().map_err(|error| error.to_string())?;
+        let contents = Foreign::new(catalog, "the catalog").read().map_err(|error| error.to_string())?;
         lake::files_of(&contents, &data_dir).map_err(|error| error.to_string())
     }
 }
