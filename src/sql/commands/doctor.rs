@@ -109,7 +109,8 @@ fn default_version(
     place.access.let_duckdb_read(context, connection)?;
     let resolved = Resolved { version: Some(record.id), reference: Some(refs.head.clone()), etag: None };
     let reader = SessionReader::of(connection)?;
-    let catalog = catalogs::open(context, repository, &resolved, &reader, (&Keep::dropped()?, layout::MAX_CATALOG))?;
+    let keep = Keep::dropped()?;
+    let catalog = catalogs::open(context, repository, &resolved, &reader, (&keep, layout::MAX_CATALOG))?;
     lake::try_version(connection, &catalog.file.to_string_lossy(), &repository.data_path())?;
     Ok(format!("DuckDB attaches {version}"))
 }
