@@ -23,7 +23,7 @@ mod time;
 mod version_id;
 
 pub use allowed_signers::{AllowedSigners, Standing};
-pub use data_path::DataDir;
+pub use data_path::{DataDir, PARTITION_VALUE};
 pub use dataset::{Column, Dataset, Schema, Table, TableKind, Totals};
 pub use error::FormatError;
 pub use expired::{Expired, Reason};

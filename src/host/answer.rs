@@ -169,6 +169,7 @@ impl Refusal {
             FormatError::BadName { .. } => "FDL-BAD-NAME",
             FormatError::BadPath { .. } => "FDL-BAD-PATH",
             FormatError::BadJson { .. } | FormatError::BadRef { .. } => "FDL-CORRUPT",
+            FormatError::TooLarge { .. } => "FDL-BAD-ARGUMENT",
             FormatError::UnsupportedVersion { .. } => "FDL-UNSUPPORTED-VERSION",
             FormatError::BadId { .. } | FormatError::BadRevision { .. } | FormatError::BadValue { .. } => {
                 "FDL-BAD-ARGUMENT"
