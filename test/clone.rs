@@ -185,8 +185,11 @@ fn a_copy_that_diverged_or_is_another_repository_is_refused_before_anything_is_w
 fn chosen_refs_bring_only_what_they_need() {
     let bench = Bench::new(5);
     let (store, main) = scene(&bench);
-    let options =
-        |names: &[&str]| CloneOptions { refs: names.iter().map(|name| (*name).to_owned()).collect(), sources: false, unknown: false };
+    let options = |names: &[&str]| CloneOptions {
+        refs: names.iter().map(|name| (*name).to_owned()).collect(),
+        sources: false,
+        unknown: false,
+    };
     let target = MemoryStore::new();
     let done = block_on(copy_with(&bench, store.clone(), &target, &options(&["v1"]))).unwrap();
     assert_eq!(done.refs, BTreeMap::from([(RefName::tag("v1").unwrap(), main[1])]));

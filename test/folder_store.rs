@@ -195,7 +195,9 @@ async fn a_link_that_comes_and_goes_is_never_followed() {
                 assert_eq!(bytes, "inside");
                 read += 1;
             }
-            Err(StoreError::NotRegular { .. } | StoreError::NotFound { .. } | StoreError::Failed { .. }) => refused += 1,
+            Err(StoreError::NotRegular { .. } | StoreError::NotFound { .. } | StoreError::Failed { .. }) => {
+                refused += 1
+            }
             Err(error) => panic!("{error:?}"),
         }
         let listed: Vec<Result<ObjectMeta, StoreError>> = store.list("a/").collect().await;
@@ -231,9 +233,13 @@ async fn no_more_is_read_than_an_object_may_have() {
     let error = store.download("fdl.json", &target, 1000).await.unwrap_err();
     assert!(matches!(error, StoreError::TooLarge { limit: 1000, .. }), "{error:?}");
     assert!(!target.exists());
-    assert_eq!(fs::read_dir(&root).unwrap().filter(|entry| {
-        entry.as_ref().unwrap().file_name().to_string_lossy().starts_with(".fdl-")
-    }).count(), 0);
+    assert_eq!(
+        fs::read_dir(&root)
+            .unwrap()
+            .filter(|entry| { entry.as_ref().unwrap().file_name().to_string_lossy().starts_with(".fdl-") })
+            .count(),
+        0
+    );
 }
 
 #[tokio::test]

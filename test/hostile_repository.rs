@@ -142,7 +142,8 @@ fn a_copy_takes_what_the_format_names_and_never_what_is_hidden() {
     put(&store, &source, "a source");
     let format: Vec<String> = store.contents().into_keys().collect();
     let in_version = |name: &str| format!("versions/{id}/{name}");
-    let plain = ["README.md".to_owned(), in_version("note.txt"), in_version("catalogs/9.9.duckdb"), "sources/x".to_owned()];
+    let plain =
+        ["README.md".to_owned(), in_version("note.txt"), in_version("catalogs/9.9.duckdb"), "sources/x".to_owned()];
     let hidden = [
         ".duckdbrc".to_owned(),
         ".bashrc".to_owned(),

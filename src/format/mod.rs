@@ -19,6 +19,7 @@ mod refs_json;
 mod revision;
 mod settings;
 mod signature;
+mod small;
 mod time;
 mod version_id;
 
@@ -38,5 +39,6 @@ pub use refs_json::RefsJson;
 pub use revision::{Base, IdPrefix, Revision};
 pub use settings::{CatalogFormat, Settings, format_release};
 pub use signature::{NAMESPACE, Signature, SignatureFault, Status, Trust, Verdict, judge, signer_of};
+pub use small::read_small;
 pub use time::{Clock, SystemClock, Timestamp};
 pub use version_id::{VersionId, VersionIds};

@@ -94,9 +94,9 @@ async fn lasting(shared: &Shared, keys: Vec<String>) -> Result<Found, Refusal> {
                 let tag = tag_of_meta(&ObjectMeta { key: key.clone(), ..meta });
                 return Ok(Found { key, size, tag, modified, whole: None });
             }
-            Err(
-                error @ (StoreError::NotFound { .. } | StoreError::BadKey { .. } | StoreError::NotRegular { .. }),
-            ) => drop(first.get_or_insert(error)),
+            Err(error @ (StoreError::NotFound { .. } | StoreError::BadKey { .. } | StoreError::NotRegular { .. })) => {
+                first.get_or_insert(error);
+            }
             Err(error) => return Err(Refusal::unread(&error)),
         }
     }

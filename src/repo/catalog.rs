@@ -129,7 +129,8 @@ pub(super) async fn every_list(
 ) -> Result<Vec<Files>, RepoError> {
     let mut lists: Vec<Files> = vouched(store, data_dir, record).await?.into_iter().collect();
     for catalog in record.all_catalogs() {
-        let why = "the catalogs of the version cannot be looked into here, and files.json alone does not tell what they name";
+        let why =
+            "the catalogs of the version cannot be looked into here, and files.json alone does not tell what they name";
         let named = in_catalog(store, data_dir, record, &catalog, look, why).await?;
         if !lists.iter().any(|list| list.by_key() == named.by_key() && list.tables() == named.tables()) {
             lists.push(named);

@@ -211,9 +211,7 @@ pub async fn download_catalog(
 /// Refuses a catalog that says itself that it is too large.
 fn require_allowed(catalog: &Catalog, limit: u64) -> Result<(), RepoError> {
     match catalog.size {
-        Some(size) if size > limit => {
-            Err(RepoError::TooLarge { object: catalog.key.clone(), size: Some(size), limit })
-        }
+        Some(size) if size > limit => Err(RepoError::TooLarge { object: catalog.key.clone(), size: Some(size), limit }),
         _ => Ok(()),
     }
 }

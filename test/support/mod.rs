@@ -16,8 +16,8 @@ use fdl::format::{
     TableFiles, Timestamp, VersionId, VersionIds, layout,
 };
 use fdl::repo::{
-    CatalogReader, DataSource, Expected, InitOptions, LocalVersion, LookInto, Push, PushReport, RepoError, Repository, init,
-    list_refs, publish, read_files, read_live,
+    CatalogReader, DataSource, Expected, InitOptions, LocalVersion, LookInto, Push, PushReport, RepoError, Repository,
+    init, list_refs, publish, read_files, read_live,
 };
 use fdl::store::{Body, ConditionalWrite, ETag, MemoryStore, Object, ObjectMeta, Store, StoreError};
 use futures::executor::block_on;

@@ -51,7 +51,9 @@ impl DataFiles {
 
 impl DataFiles {
     fn is_behind(&self, key: &str) -> bool {
-        self.odd.iter().any(|odd| key.strip_prefix(odd.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+        self.odd
+            .iter()
+            .any(|odd| key.strip_prefix(odd.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
     }
 }
 

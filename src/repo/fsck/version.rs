@@ -276,7 +276,11 @@ async fn is_marked_now(store: &dyn Store, id: VersionId) -> Result<bool, RepoErr
 
 impl Look {
     /// What was read, or nothing and a finding.
-    fn read(&mut self, object: Result<Option<Object>, StoreError>, repairs: &Repairs) -> Result<Option<Object>, RepoError> {
+    fn read(
+        &mut self,
+        object: Result<Option<Object>, StoreError>,
+        repairs: &Repairs,
+    ) -> Result<Option<Object>, RepoError> {
         match object.map_err(RepoError::from) {
             Ok(object) => Ok(object),
             Err(error) => {

@@ -272,10 +272,13 @@ impl Scene<'_> {
                         true => vouched(store, data_dir, record).await?,
                         false => None,
                     };
-                    Ok::<_, RepoError>((record.id, match listed {
-                        Some(files) => vec![files],
-                        None => named(store, data_dir, look, record, folder).await?,
-                    }))
+                    Ok::<_, RepoError>((
+                        record.id,
+                        match listed {
+                            Some(files) => vec![files],
+                            None => named(store, data_dir, look, record, folder).await?,
+                        },
+                    ))
                 }
             })
             .buffer_unordered(CATALOGS);
@@ -296,32 +299,33 @@ impl Scene<'_> {
         let shown = |(schema, name): &(String, String)| format!("{schema}.{name}");
         let mut nowhere: BTreeSet<String> =
             options.files.iter().cloned().chain(options.tables.iter().map(shown)).collect();
-        let agreeing = self.each(|id, files| {
-            let whole = options.versions.contains(&id);
-            for table in &files.tables {
-                let wanted =
-                    options.tables.iter().find(|(schema, name)| *schema == table.schema && *name == table.table);
-                if let Some(wanted) = wanted {
-                    withdrawn.insert(id);
-                    nowhere.remove(&shown(wanted));
-                }
-                for file in &table.files {
-                    // A list of deleted rows names its data file by the whole path, which may hold partition values.
-                    let with_it = whole || wanted.is_some() || options.files.contains(&file.path);
-                    let deletes = file.deletes.as_ref().map(|deletes| (&deletes.path, deletes.bytes));
-                    for (key, size) in std::iter::once((&file.path, file.bytes)).chain(deletes) {
-                        if options.files.contains(key) {
-                            withdrawn.insert(id);
-                            nowhere.remove(key);
-                            data.insert(key.clone(), size);
-                        } else if with_it {
-                            data.insert(key.clone(), size);
+        let agreeing = self
+            .each(|id, files| {
+                let whole = options.versions.contains(&id);
+                for table in &files.tables {
+                    let wanted =
+                        options.tables.iter().find(|(schema, name)| *schema == table.schema && *name == table.table);
+                    if let Some(wanted) = wanted {
+                        withdrawn.insert(id);
+                        nowhere.remove(&shown(wanted));
+                    }
+                    for file in &table.files {
+                        // A list of deleted rows names its data file by the whole path, which may hold partition values.
+                        let with_it = whole || wanted.is_some() || options.files.contains(&file.path);
+                        let deletes = file.deletes.as_ref().map(|deletes| (&deletes.path, deletes.bytes));
+                        for (key, size) in std::iter::once((&file.path, file.bytes)).chain(deletes) {
+                            if options.files.contains(key) {
+                                withdrawn.insert(id);
+                                nowhere.remove(key);
+                                data.insert(key.clone(), size);
+                            } else if with_it {
+                                data.insert(key.clone(), size);
+                            }
                         }
                     }
                 }
-            }
-        })
-        .await?;
+            })
+            .await?;
         (self.withdrawn, self.data, self.nowhere, self.agreeing) = (withdrawn, data, nowhere, agreeing);
         Ok(())
     }

@@ -68,10 +68,8 @@ pub(super) async fn run(
         match row.action {
             WithdrawAction::DeletePart => store.delete(&row.object).await?,
             WithdrawAction::KeepFile { .. } | WithdrawAction::LeaveUnfinished => continue,
-            WithdrawAction::DeleteTag
-            | WithdrawAction::Mark
-            | WithdrawAction::DeleteFile
-            | WithdrawAction::Nothing => {}
+            WithdrawAction::DeleteTag | WithdrawAction::Mark | WithdrawAction::DeleteFile | WithdrawAction::Nothing => {
+            }
         }
         row.done = true;
     }

@@ -88,7 +88,8 @@ fn unreadable(context: &Context, place: &Place, found: &Fsck) -> Result<Vec<Vec<
     lake::forget_files(&connection)?;
     for Finding { object, .. } in &found.findings {
         // A folder that is a link leads elsewhere.
-        let behind = |key: &str| key.strip_prefix(object.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let behind =
+            |key: &str| key.strip_prefix(object.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
         files.retain(|key, _| !behind(key));
     }
     let mut rows = Vec::new();
