@@ -227,13 +227,12 @@ async fn arrived(
 ) -> Result<(), RepoError> {
     let longer = |size| RepoError::corrupt(&catalog.key, format!("it is not the {size} bytes that version.json says"));
     match downloaded {
-        Ok(found) => match catalog.size.filter(|size| *size != found) {
-            Some(size) => {
+        Ok(found) => {
+            if let Some(size) = catalog.size.filter(|size| *size != found) {
                 drop(std::fs::remove_file(target));
                 return Err(longer(size));
             }
-            None => {}
-        },
+        }
         Err(StoreError::TooLarge { .. }) => {
             return Err(match catalog.size {
                 Some(size) => longer(size),
