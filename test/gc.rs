@@ -130,8 +130,6 @@ fn a_version_without_a_good_list_is_looked_into_and_one_that_cannot_tell_stops_a
     let (store, goes) = scene(&bench);
     let main = push_new(&bench, &store, "main", 1)[0];
     bench.clock.advance(10 * DAY);
-    let files = block_on(store.get(&layout::files(main))).unwrap().bytes;
-    let hook = move |_: &std::path::Path| Files::parse(&files, &DataDir::default()).map_err(|error| error.to_string());
     for damage in [None, Some("{\"fdl\": \"0.1\", \"tables\": []}")] {
         let store = fork(&bench, &store);
         match damage {
@@ -139,9 +137,10 @@ fn a_version_without_a_good_list_is_looked_into_and_one_that_cannot_tell_stops_a
             Some(text) => put(&store, &layout::files(main), text),
         }
         let (repository, options, now) = (open(store.clone()), GcOptions::default(), bench.clock.now());
-        let blind = block_on(plan_gc(&repository, &options, look(&bench), now));
+        let blind = LookInto { scratch: bench.path(), files: None };
+        let blind = block_on(plan_gc(&repository, &options, blind, now));
         assert!(matches!(blind, Err(RepoError::Corrupt { .. })), "{blind:?}");
-        let look = LookInto { scratch: bench.path(), files: Some(&hook) };
+        let look = bench.look();
         let mut rows = block_on(plan_gc(&repository, &options, look, now)).unwrap().rows;
         rows.sort_by(|a, b| a.path.cmp(&b.path));
         assert_eq!(paths(&rows), goes);

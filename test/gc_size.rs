@@ -13,7 +13,7 @@ use std::time::Instant;
 use async_trait::async_trait;
 use bytes::Bytes;
 use chrono::{DateTime, TimeDelta, Utc};
-use fdl::format::{Clock, DataFile, Files, Sha256, TableFiles, VersionId, layout};
+use fdl::format::{Clock, DataDir, DataFile, Files, Sha256, TableFiles, VersionId, layout};
 use fdl::repo::{GcOptions, LookInto, Repository, plan_gc};
 use fdl::store::{Body, ConditionalWrite, ETag, MemoryStore, Object, ObjectMeta, Store, StoreError};
 use futures::StreamExt;
@@ -54,7 +54,8 @@ impl MadeUp {
         let at = self.ids.binary_search(&id).ok()?;
         let files = Self::files(at);
         match name {
-            layout::FILES_JSON => Some(files),
+            // The catalog is the list itself, so that looking into it takes no DuckDB.
+            layout::FILES_JSON | layout::CATALOG => Some(files),
             layout::VERSION_JSON => {
                 let hash = Sha256::of(&files);
                 Some(format!(r#"{{"fdl": "0.1", "id": "{id}", "sha256": "{hash}", "files_sha256": "{hash}"}}"#).into())
@@ -93,7 +94,13 @@ impl Store for MadeUp {
         self.real.get_range(key, range).await
     }
     async fn download(&self, key: &str, target: &Path, most: u64) -> Result<u64, StoreError> {
-        self.real.download(key, target, most).await
+        match self.made_up(key) {
+            Some(bytes) => {
+                std::fs::write(target, &bytes).unwrap();
+                Ok(bytes.len() as u64)
+            }
+            None => self.real.download(key, target, most).await,
+        }
     }
     async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
         self.real.head(key).await
@@ -141,7 +148,14 @@ fn a_million_data_files_in_flat_memory() {
     let repository = block_on(Repository::open(Arc::new(MadeUp { real, ids, then }))).unwrap();
     let options = GcOptions { grace: TimeDelta::days(7), ..GcOptions::default() };
     let (began, before) = (Instant::now(), memory("VmRSS"));
-    let look = LookInto { scratch: bench.path(), files: None };
+    let hook = |catalog: &Path| {
+        let text = std::fs::read(catalog).map_err(|error| error.to_string())?;
+        match text.starts_with(b"{") {
+            true => Files::parse(&text, &DataDir::default()).map_err(|error| error.to_string()),
+            false => (bench.look().files.unwrap())(catalog),
+        }
+    };
+    let look = LookInto { scratch: bench.path(), files: Some(&hook) };
     let plan = block_on(plan_gc(&repository, &options, look, bench.clock.now())).unwrap();
     let (took, peak) = (began.elapsed(), memory("VmHWM") - before);
     eprintln!("{DATA_FILES} data files, {VERSIONS} versions: {took:.1?}, {} MB more at the peak", peak / 1024);

@@ -10,6 +10,8 @@ use std::sync::Arc;
 mod batch;
 #[path = "stores/files.rs"]
 mod files;
+#[path = "stores/hostile.rs"]
+mod hostile;
 #[path = "stores/http.rs"]
 mod http_store;
 #[path = "stores/passing.rs"]

@@ -214,6 +214,23 @@ fn what_appears_since_the_plan_is_refused() {
     }
 }
 
+/// A data file is gone only when every version that names it has its mark, and nobody is told to bring anything back.
+fn assert_never_undone(bench: &Bench, store: &MemoryStore, versions: &[VersionId]) {
+    let mark = |id: &VersionId| block_on(read_mark(store, *id)).unwrap().and_then(|mark| mark.reason);
+    if !store.contents().contains_key(SECRET) {
+        assert!(versions.iter().all(|id| mark(id) == Some(Reason::Withdrawn)));
+    }
+    let depth = FsckOptions { depth: Depth::Files, reference: None };
+    let withdrawn: Vec<&VersionId> = versions.iter().filter(|id| mark(id) == Some(Reason::Withdrawn)).collect();
+    for finding in block_on(fsck(store, &depth, look(bench))).unwrap().findings {
+        let repair = finding.repair.clone().unwrap_or_default();
+        assert!(!repair.contains("fdl_clone"), "{finding:?}");
+        if withdrawn.iter().any(|id| finding.object.starts_with(&layout::version(**id))) {
+            assert!(repair.contains("fdl_withdraw"), "{finding:?}");
+        }
+    }
+}
+
 #[test]
 fn stopped_at_any_write_heads_can_be_read_and_the_next_call_finishes() {
     let bench = Bench::new(5);
@@ -228,6 +245,7 @@ fn stopped_at_any_write_heads_can_be_read_and_the_next_call_finishes() {
             for stop in [FaultStore::stop_at_write, FaultStore::stop_after_write] {
                 let store = fork(&bench, &start);
                 drop(run(&bench, Arc::new(stop(store.clone(), n)), &options));
+                assert_never_undone(&bench, &store, &ids[1..4]);
                 // Refs to what is withdrawn go first; what the others hold can be read at every moment.
                 let refs = block_on(list_refs(store.as_ref())).unwrap().refs;
                 refs.values().filter(|id| !ids[1..4].contains(id)).for_each(|id| read_version(&store, *id));

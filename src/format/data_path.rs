@@ -114,6 +114,9 @@ impl<'de> Deserialize<'de> for DataDir {
     }
 }
 
+/// What is wrong with a path that a partition value leads elsewhere: it can be mended in the data.
+pub const PARTITION_VALUE: &str = "the value of a partition key, which is part of the path, leads to another folder";
+
 /// The rule that a key breaks which must stay inside the root. Other languages, upper case, spaces and quotes are fine.
 fn broken_key(key: &str) -> Option<&'static str> {
     if key.is_empty() {
@@ -141,7 +144,12 @@ fn broken_key(key: &str) -> Option<&'static str> {
             _ => None,
         })
         .or_else(|| {
-            leaves_when_decoded(key).then_some("with its percent escapes read, it holds '.', '..' or a NUL byte")
+            let value = |part: &str| part.split_once('=').is_some_and(|(_, value)| leaves_when_decoded(value));
+            match leaves_when_decoded(key) {
+                true if key.split('/').any(value) => Some(PARTITION_VALUE),
+                true => Some("with its percent escapes read, it holds '.', '..' or a NUL byte"),
+                false => None,
+            }
         })
 }
 
@@ -303,6 +311,21 @@ mod tests {
         assert_eq!(dir.key("main/t/x.parquet").unwrap(), "data/main/t/x.parquet");
         for bad in ["", "../x", "/x", "s3://b/x", "c:/x"] {
             assert!(dir.key(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_partition_value_that_leads_elsewhere_is_named_as_the_cause() {
+        let why = |key: &str| match DataDir::default().check(key) {
+            Err(FormatError::BadPath { why, .. }) => why,
+            other => unreachable!("{other:?}"),
+        };
+        for key in ["data/main/t/k=a%2F..%2Fb/x.parquet", "data/t/k=..%2Fb/x", "data/t/k=%2E%2E/x", "data/t/k=a%00b/x"]
+        {
+            assert_eq!(why(key), PARTITION_VALUE, "{key}");
+        }
+        for key in ["data/..%2Fk=1/x", "data/t/../x", "data/%2e%2e/k=1/x"] {
+            assert_ne!(why(key), PARTITION_VALUE, "{key}");
         }
     }
 

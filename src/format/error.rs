@@ -59,6 +59,16 @@ pub enum FormatError {
         /// The rule it breaks.
         why: &'static str,
     },
+    /// A file that would be longer than anybody reads (docs/format.md section 1).
+    #[error("{file} would have {size} bytes, and no more than {limit} are read of it")]
+    TooLarge {
+        /// The name of the file.
+        file: String,
+        /// How many bytes it would have.
+        size: u64,
+        /// How many it may have.
+        limit: u64,
+    },
     /// A file of a major version of the format that this reader does not know (docs/format.md section 2).
     #[error("{file} is written in version {found} of the format; this program reads version 0")]
     UnsupportedVersion {

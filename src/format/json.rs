@@ -4,6 +4,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::error::{FormatError, quoted};
+use super::layout;
 
 /// The version of the format that this program writes.
 pub const FDL_VERSION: &str = "0.1";
@@ -11,10 +12,14 @@ pub const FDL_VERSION: &str = "0.1";
 /// The major version of the format that this program reads.
 const MAJOR: &str = "0";
 
-/// The bytes of a file. The same value gives the same bytes.
+/// The bytes of a file. The same value gives the same bytes. What nobody would read is not written.
 pub(super) fn print<T: Serialize>(file: &str, value: &T) -> Result<Vec<u8>, FormatError> {
     let mut bytes = serde_json::to_vec_pretty(value).map_err(|error| FormatError::json(file, error.to_string()))?;
     bytes.push(b'\n');
+    let (size, limit) = (bytes.len() as u64, layout::limit_of_name(file));
+    if size > limit {
+        return Err(FormatError::TooLarge { file: file.to_owned(), size, limit });
+    }
     Ok(bytes)
 }
 
@@ -68,6 +73,14 @@ mod tests {
             let error = supported("fdl.json", bad).unwrap_err();
             assert!(matches!(error, FormatError::BadJson { .. }), "{bad}");
         }
+    }
+
+    #[test]
+    fn nothing_is_written_that_nobody_reads() {
+        let limit = usize::try_from(layout::limit_of_name(layout::VERSION_JSON)).unwrap();
+        let error = print(layout::VERSION_JSON, &"x".repeat(limit)).unwrap_err();
+        assert!(matches!(error, FormatError::TooLarge { .. }), "{error}");
+        assert!(print(layout::VERSION_JSON, &"x".repeat(limit - 3)).is_ok());
     }
 
     #[test]

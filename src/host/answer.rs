@@ -257,6 +257,7 @@ impl Refusal {
             FormatError::BadName { .. } => Code::BadName,
             FormatError::BadPath { .. } => Code::BadPath,
             FormatError::BadJson { .. } | FormatError::BadRef { .. } => Code::Corrupt,
+            FormatError::TooLarge { .. } => Code::BadArgument,
             FormatError::UnsupportedVersion { .. } => Code::UnsupportedVersion,
             FormatError::BadId { .. } | FormatError::BadRevision { .. } | FormatError::BadValue { .. } => {
                 Code::BadArgument

@@ -95,7 +95,7 @@ async fn lasting(shared: &Shared, keys: Vec<String>) -> Result<Found, Refusal> {
                 return Ok(Found { key, size, tag, modified, whole: None });
             }
             Err(error @ (StoreError::NotFound { .. } | StoreError::BadKey { .. } | StoreError::NotRegular { .. })) => {
-                let _ = first.get_or_insert(error);
+                first.get_or_insert(error);
             }
             Err(error) => return Err(Refusal::unread(&error)),
         }

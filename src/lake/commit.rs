@@ -21,6 +21,7 @@ use super::working_copy::{Checkout, WorkingCopy};
 use crate::engine::{Connection, EngineError, EngineErrorKind, qualified, sql};
 use crate::format::{
     Author, CatalogEntry, CatalogFormat, FDL_VERSION, Record, Sha256, SourceFile, Timestamp, VersionId, layout,
+    read_small,
 };
 use crate::sign::Signer;
 
@@ -148,7 +149,7 @@ pub fn commit(
 
 fn read_record(folder: &Path, id: VersionId) -> Result<Record, LakeError> {
     let path = folder.join(layout::VERSION_JSON);
-    let bytes = fs::read(&path).map_err(|source| LakeError::io("read", &path, source))?;
+    let bytes = read_small(&path).map_err(|source| LakeError::io("read", &path, source))?;
     Ok(Record::parse(id, &bytes)?)
 }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::LakeError;
-use crate::format::{CatalogFormat, DataDir, FDL_VERSION, RefName, VersionId, layout, supported};
+use crate::format::{CatalogFormat, DataDir, FDL_VERSION, RefName, VersionId, layout, read_small, supported};
 
 const STATE: &str = "state.json";
 
@@ -279,7 +279,7 @@ pub fn read_checkout(file: &Path, mark: Option<&str>) -> Result<Checkout, LakeEr
 
 fn read_state(file: &Path) -> Result<State, LakeError> {
     let path = folder(file).join(STATE);
-    let text = match fs::read(&path) {
+    let text = match read_small(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Err(LakeError::NotACheckout { given: file.to_string_lossy().into_owned() });

@@ -1,6 +1,6 @@
 //! Reading dataset.json or files.json of a version, or the catalog where that file is missing or is not the record's.
 
-use crate::format::{DataDir, Dataset, Files, FormatError, Record, layout};
+use crate::format::{DataDir, Dataset, Files, FormatError, Record, layout, read_small};
 use crate::lake::{self, Description, Foreign, LakeError};
 use crate::repo::{self, Repository};
 
@@ -59,7 +59,7 @@ pub(super) fn read<T: VersionFile>(context: &Context, place: &Place, arguments: 
         && let Some(id) = lake.checkout.local.last()
     {
         let path = lake::version_folder(&lake.file, *id).join(T::NAME);
-        let bytes = std::fs::read(&path).map_err(|source| LakeError::Io { action: "read", path, source })?;
+        let bytes = read_small(&path).map_err(|source| LakeError::Io { action: "read", path, source })?;
         return Ok(<T as VersionFile>::parse(&bytes, &lake.checkout.data_dir)?);
     }
     let (repository, resolved) = place.open(context, arguments)?;

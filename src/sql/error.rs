@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::engine::{EngineError, EngineErrorKind};
 pub use crate::format::Code;
-use crate::format::FormatError;
+use crate::format::{FormatError, PARTITION_VALUE};
 use crate::lake::LakeError;
 use crate::sign::SignError;
 use crate::store::StoreError;
@@ -160,6 +160,11 @@ impl From<FormatError> for Error {
                 Code::BadName,
                 "use a-z, 0-9, '.', '_' and '-', with '/' between parts that begin with a letter or digit.",
             ),
+            FormatError::BadPath { why, .. } if why == PARTITION_VALUE => (
+                Code::BadPath,
+                "UPDATE the value, or partition by something else (ALTER TABLE t SET PARTITIONED BY (…), or RESET PARTITIONED BY) \
+                 and write the table anew with CREATE OR REPLACE TABLE t AS FROM t; nothing was committed, and the rows are kept.",
+            ),
             FormatError::BadPath { .. } => {
                 (Code::BadPath, "only files below the repository's data folder can be part of a version.")
             }
@@ -171,6 +176,11 @@ impl From<FormatError> for Error {
             FormatError::BadRef { .. } | FormatError::BadJson { .. } => {
                 (Code::Corrupt, "restore the file from a copy of the repository.")
             }
+            FormatError::TooLarge { .. } => (
+                Code::BadArgument,
+                "take a shorter message or fewer sources, tables or files (CALL ducklake_merge_adjacent_files('<lake>')); nothing \
+                 was committed.",
+            ),
             FormatError::UnsupportedVersion { .. } => (Code::UnsupportedVersion, "install a newer fdl to read it."),
         };
         Self::new(code, sentence, hint)

@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 
 use super::cache::cache_root;
 use super::{Code, Context, Error};
-use crate::format::{Base, RefKind, RefName, Revision, Sha256, Trust, VersionId, layout, parse_ref, print_ref};
+use crate::format::{
+    Base, RefKind, RefName, Revision, Sha256, Trust, VersionId, layout, parse_ref, print_ref, read_small,
+};
 use crate::lake::LakeError;
 use crate::repo::{self, Checked, Movement, Repository, Resolved};
 
@@ -207,7 +209,7 @@ impl Memory {
 }
 
 fn held(file: &Path) -> Result<Option<VersionId>, Error> {
-    match fs::read(file) {
+    match read_small(file) {
         Ok(bytes) => Ok(Some(parse_ref(&file.to_string_lossy(), &bytes).map_err(|error| {
             Error::from(error).with_hint("delete the file; it only remembers what was verified here.")
         })?)),

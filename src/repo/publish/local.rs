@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
-use crate::format::{DataDir, Dataset, Files, FormatError, Record, Sha256, Signature, SourceFile, VersionId, layout};
+use crate::format::{
+    DataDir, Dataset, Files, FormatError, Record, Sha256, Signature, SourceFile, VersionId, layout, read_small,
+};
 
 use super::super::error::RepoError;
 
@@ -118,7 +120,7 @@ fn local_file(key: String, path: PathBuf, expected: Sha256, recorded: Option<u64
 
 /// The signature, where there is one. Published, a wrong one could never be replaced.
 fn signature(path: &Path, record: &[u8]) -> Result<Option<Bytes>, RepoError> {
-    let bytes: Bytes = match std::fs::read(path) {
+    let bytes: Bytes = match read_small(path) {
         Ok(bytes) => bytes.into(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(local(path, source)),
@@ -129,7 +131,7 @@ fn signature(path: &Path, record: &[u8]) -> Result<Option<Bytes>, RepoError> {
 }
 
 fn read(path: &Path) -> Result<Bytes, RepoError> {
-    let bytes = std::fs::read(path).map_err(|error| local(path, error))?;
+    let bytes = read_small(path).map_err(|error| local(path, error))?;
     Ok(bytes.into())
 }
 

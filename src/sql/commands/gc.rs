@@ -1,12 +1,11 @@
 //! `fdl_gc(repository)`: deletes what no live version needs.
 
 use std::collections::HashSet;
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::{catalog_files, column, duration, flag, interval, text};
-use crate::format::{Clock, Files, SystemRandom, layout};
+use crate::format::{Clock, Files, SystemRandom, layout, read_small};
 use crate::lake::{self, LakeError};
 use crate::repo::{self, GcOptions, GcRow, LookInto, Repository};
 use crate::sql::cache::temporary_folder;
@@ -59,7 +58,7 @@ fn needed_by(context: &Context, lake: &Lake, folder: &Path) -> Result<HashSet<St
     need(&lake::working_files(&connection, &lake.file, &lake.checkout, folder)?);
     for id in &lake.checkout.local {
         let path = lake::version_folder(&lake.file, *id).join(layout::FILES_JSON);
-        let bytes = fs::read(&path).map_err(|source| LakeError::Io { action: "read", path, source })?;
+        let bytes = read_small(&path).map_err(|source| LakeError::Io { action: "read", path, source })?;
         need(&Files::parse(&bytes, &lake.checkout.data_dir)?);
     }
     Ok(needed)

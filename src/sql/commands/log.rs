@@ -69,7 +69,7 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
 /// Versions that are committed and not pushed, newest first.
 fn local_entries(lake: &Lake) -> Result<Vec<Vec<Value>>, Error> {
     let read = |path: std::path::PathBuf| {
-        std::fs::read(&path).map_err(|source| Error::from(LakeError::Io { action: "read", path, source }))
+        crate::format::read_small(&path).map_err(|source| Error::from(LakeError::Io { action: "read", path, source }))
     };
     let mut rows = Vec::new();
     for id in lake.checkout.local.iter().rev() {

@@ -1,6 +1,5 @@
 //! `fdl_push(lake)`: publishes the versions that lie beside the working catalog.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,7 +8,7 @@ use futures::future::join;
 use super::commit::{commit, note, open_copy};
 use super::{column, text, texts};
 use crate::engine::literal;
-use crate::format::{Files, RefKind, RefName, VersionId, layout};
+use crate::format::{Files, RefKind, RefName, VersionId, layout, read_small};
 use crate::lake::{self, Checkout, WorkingCopy};
 use crate::repo::{
     self, DataSource, Expected, Held, LocalVersion, Push, PushOutcome, PushReport, RepoError, Repository,
@@ -146,7 +145,7 @@ fn push(
         false => checkout.base,
     };
     let expected = base.map_or(Expected::Absent, Expected::Exactly);
-    let base_files = checkout.base.and_then(|id| fs::read(copy.version(id).join(layout::FILES_JSON)).ok());
+    let base_files = checkout.base.and_then(|id| read_small(&copy.version(id).join(layout::FILES_JSON)).ok());
     let base_files = base_files.map(|bytes| Files::parse(&bytes, data_dir)).transpose()?;
     let push = Push {
         reference: target.clone(),

@@ -1,6 +1,5 @@
 //! `fdl_verify(where)`: who has signed the versions of a history, newest first.
 
-use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +7,7 @@ use std::sync::Arc;
 use futures::TryStreamExt;
 
 use super::{column, text};
-use crate::format::{Status, Trust, Verdict, VersionId, layout};
+use crate::format::{Status, Trust, Verdict, VersionId, layout, read_small};
 use crate::lake::{self, LakeError};
 use crate::repo::{self, RepoError};
 use crate::sql::memory::{Memory, WentBack};
@@ -92,7 +91,7 @@ fn local_rows(lake: &Lake, trust: &Trust) -> Result<Vec<Vec<Value>>, Error> {
     for id in lake.checkout.local.iter().rev() {
         let folder = lake::version_folder(&lake.file, *id);
         let path = folder.join(layout::VERSION_JSON);
-        let record = fs::read(&path).map_err(|source| LakeError::Io { action: "read", path, source })?;
+        let record = read_small(&path).map_err(|source| LakeError::Io { action: "read", path, source })?;
         let signature = read_signature(&folder.join(layout::SIGNATURE))?;
         rows.push(row(*id, &repo::check_bytes(*id, &record, signature.as_deref(), trust)?.verdict));
     }
@@ -100,7 +99,7 @@ fn local_rows(lake: &Lake, trust: &Trust) -> Result<Vec<Vec<Value>>, Error> {
 }
 
 fn read_signature(path: &Path) -> Result<Option<Vec<u8>>, Error> {
-    match fs::read(path) {
+    match read_small(path) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(source) => Err(LakeError::Io { action: "read", path: path.to_owned(), source }.into()),

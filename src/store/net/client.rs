@@ -187,13 +187,17 @@ impl Incoming {
 
     /// The content, cut after `most` bytes.
     pub(in crate::store) async fn content(&mut self, most: usize) -> Result<Vec<u8>, NetError> {
-        let mut content = Vec::new();
-        while content.len() < most {
-            let Some(chunk) = self.chunk().await? else { break };
-            content.extend_from_slice(&chunk);
-        }
-        content.truncate(most);
-        Ok(content)
+        let read = async {
+            let mut content = Vec::new();
+            while content.len() < most {
+                let Some(chunk) = self.chunk().await? else { break };
+                content.extend_from_slice(&chunk);
+            }
+            content.truncate(most);
+            Ok(content)
+        };
+        // However little comes at a time.
+        tokio::time::timeout(THINK, read).await.unwrap_or(Err(NetError::Slow(THINK)))
     }
 
     /// What an answer that is no success says, with the reason in its content where there is one.

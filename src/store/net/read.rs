@@ -24,10 +24,10 @@ const WAIT: Duration = Duration::from_millis(300);
 const MOST: u64 = 1 << 30;
 /// How often an object is asked for at the most, however little comes each time.
 const MOST_OPENS: u32 = 1000;
-/// What a small object may take beside its bytes, and how many of those come in a second at the least. A server that lets
-/// them drip holds up nobody for longer.
+/// What an object may take beside its bytes, and how many of those come in a second at the least. A server that lets them
+/// drip holds up nobody for longer.
 const PATIENCE: Duration = Duration::from_secs(180);
-const SLOWEST: u64 = 16 << 10;
+const SLOWEST: u64 = 4 << 10;
 
 /// Which bytes of an object are asked for.
 #[derive(Debug, Clone, Copy)]
@@ -117,6 +117,17 @@ async fn pour(
     }
 }
 
+/// Gives up what takes longer than so many bytes may.
+async fn patiently<T>(
+    key: &str,
+    most: u64,
+    read: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let patience = PATIENCE.saturating_add(Duration::from_secs(most / SLOWEST));
+    let read = tokio::time::timeout(patience, read).await;
+    read.unwrap_or_else(|_| Err(failed(key, "read", NetError::Slow(patience))))
+}
+
 /// The bytes of `range` in a piece that begins at `offset`.
 fn wanted(bytes: &Bytes, offset: u64, range: Range<u64>) -> Bytes {
     let cut = |at: u64| usize::try_from(at.saturating_sub(offset)).unwrap_or(usize::MAX).min(bytes.len());
@@ -167,9 +178,7 @@ fn require_size(key: &str, size: u64, limit: u64) -> Result<(), StoreError> {
 pub(in crate::store) async fn get(reader: &dyn Reader, key: &str) -> Result<Object, StoreError> {
     let most = layout::limit(key);
     let mut memory = Memory { bytes: Vec::new(), most };
-    let patience = PATIENCE.saturating_add(Duration::from_secs(most / SLOWEST));
-    let poured = tokio::time::timeout(patience, pour(reader, key, 0..u64::MAX, &mut memory)).await;
-    let (etag, _) = poured.map_err(|_| failed(key, "read", NetError::Slow(patience)))??;
+    let (etag, _) = patiently(key, most, pour(reader, key, 0..u64::MAX, &mut memory)).await?;
     let bytes = Bytes::from(memory.bytes);
     let etag = match etag {
         Some(etag) => ETag(etag),
@@ -212,7 +221,7 @@ pub(in crate::store) async fn download(
     let temp = temp_in(folder).map_err(local)?;
     let file = BufWriter::with_capacity(1 << 20, File::from_std(temp.reopen().map_err(local)?));
     let mut sink = ToFile { file, target, size: 0, most };
-    let (_, size) = pour(reader, key, 0..u64::MAX, &mut sink).await?;
+    let (_, size) = patiently(key, most, pour(reader, key, 0..u64::MAX, &mut sink)).await?;
     sink.file.flush().await.map_err(local)?;
     drop(sink);
     temp.persist(target).map_err(|error| local(error.error))?;
@@ -277,6 +286,38 @@ mod tests {
         }
         let whole = Breaking { each: 10, ..unnamed() };
         assert!(!is_named(&get(&whole, "k").await.unwrap().etag));
+    }
+
+    /// Gives a byte now and then, for ever.
+    struct Dripping(Duration);
+
+    #[async_trait]
+    impl Reader for Dripping {
+        async fn open(&self, _: &str, part: Part<'_>) -> Result<Option<Opened>, StoreError> {
+            let wait = self.0;
+            let body = stream::repeat(()).then(move |()| async move {
+                tokio::time::sleep(wait).await;
+                Ok(Bytes::from_static(b"x"))
+            });
+            Ok(Some(Opened { etag: Some("e".to_owned()), offset: part.start, body: body.boxed() }))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn neither_an_endless_nor_a_dripping_answer_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("file");
+        for key in ["HEAD", "refs/heads/main"] {
+            let error = get(&Dripping(Duration::ZERO), key).await.unwrap_err();
+            assert!(matches!(error, StoreError::TooLarge { limit: 4096, .. }), "{error:?}");
+            let error = get(&Dripping(Duration::from_secs(50)), key).await.unwrap_err();
+            assert!(error.to_string().contains("not whole after 181 s"), "{error}");
+        }
+        let error = download(&Dripping(Duration::ZERO), "k", &target, 10).await.unwrap_err();
+        assert!(matches!(error, StoreError::TooLarge { limit: 10, .. }), "{error:?}");
+        let error = download(&Dripping(Duration::from_secs(50)), "k", &target, 10_000).await.unwrap_err();
+        assert!(error.to_string().contains("not whole"), "{error}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
     #[tokio::test(start_paused = true)]

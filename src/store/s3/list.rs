@@ -1,6 +1,8 @@
 //! Listings. Not those of `object_store`, which stop at keys that it does not like (`a//b`, folder marks of web consoles,
 //! control characters); such keys are no objects of a repository and are left out.
 
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -36,30 +38,64 @@ struct Entry {
     etag: Option<String>,
 }
 
+/// How many pages a listing has at the most: a hundred million objects.
+const MOST_PAGES: usize = 100_000;
+/// How many pages may follow each other without an object.
+const MOST_EMPTY: usize = 1000;
+
 enum Next {
     First,
     After(String),
     End,
 }
 
+/// The pages of a listing so far, so that one without end is found.
+pub(super) struct Pages {
+    next: Next,
+    /// The tokens that were given, shortened.
+    seen: HashSet<u64>,
+    empty: usize,
+}
+
+impl Pages {
+    pub(super) fn new() -> Self {
+        Self { next: Next::First, seen: HashSet::new(), empty: 0 }
+    }
+
+    /// Takes the token of the page after this one.
+    pub(super) fn turn(&mut self, token: Option<&str>, is_empty: bool) -> Result<(), Cause> {
+        let Some(token) = token.filter(|token| !token.is_empty()) else {
+            self.next = Next::End;
+            return Ok(());
+        };
+        self.empty = if is_empty { self.empty + 1 } else { 0 };
+        let mut hasher = DefaultHasher::new();
+        token.hash(&mut hasher);
+        if !self.seen.insert(hasher.finish()) || self.empty > MOST_EMPTY || self.seen.len() > MOST_PAGES {
+            return Err(Cause::Net(NetError::Broken("the listing has no end".to_owned())));
+        }
+        self.next = Next::After(token.to_owned());
+        Ok(())
+    }
+}
+
 /// Every object under `root` + `prefix`; its key is relative to `root`.
 pub(super) fn list(bucket: Arc<Bucket>, root: String, prefix: &str) -> BoxStream<'static, Result<ObjectMeta, Cause>> {
     let full = format!("{root}{prefix}");
-    stream::try_unfold((bucket, Next::First), move |(bucket, next)| {
+    stream::try_unfold((bucket, Pages::new()), move |(bucket, mut pages)| {
         let (full, root) = (full.clone(), root.clone());
         async move {
-            let token = match next {
+            let token = match &pages.next {
                 Next::First => None,
-                Next::After(token) => Some(token),
+                Next::After(token) => Some(token.clone()),
                 Next::End => return Ok(None),
             };
             let mut query = vec![("encoding-type", "url"), ("list-type", "2"), ("prefix", full.as_str())];
             query.extend(token.as_deref().map(|token| ("continuation-token", token)));
             let page: Page = read_page(&bucket, "", &query).await?;
-            let next = page.next_continuation_token.clone().filter(|token| !token.is_empty());
-            let next = next.map_or(Next::End, Next::After);
+            pages.turn(page.next_continuation_token.as_deref(), page.contents.is_empty())?;
             let objects = stream::iter(objects(page, &root).into_iter().map(Ok));
-            Ok(Some((objects, (bucket, next))))
+            Ok(Some((objects, (bucket, pages))))
         }
     })
     .try_flatten()

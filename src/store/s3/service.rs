@@ -22,6 +22,9 @@ use url::{Host, Url};
 
 use crate::store::net::{Answer, Client, Content, NetError, Outgoing, Repeat};
 
+/// The longest answer that is read of a request which reads no object.
+const MOST: u64 = 16 << 20;
+
 /// Gives `object_store` our client.
 #[derive(Debug, Clone)]
 pub(super) struct Service(Arc<Clients>);
@@ -61,6 +64,8 @@ impl HttpService for Service {
             false => Repeat::Same,
         };
         let client = if is_near(&url, self.0.metadata.as_ref()) { &self.0.near } else { &self.0.far };
+        // What is no object is read into memory whole.
+        let most = if parts.method == Method::GET { u64::MAX } else { MOST };
         let outgoing = Outgoing { method: parts.method, url, headers: parts.headers, content: content(body) };
         let incoming = client.send(&outgoing, repeat).await.map_err(net_error)?;
         let status = incoming.status();
@@ -73,10 +78,13 @@ impl HttpService for Service {
         *response.status_mut() = status;
         *response.headers_mut() = incoming.headers().clone();
         let (head, ()) = response.into_parts();
-        let frames = stream::unfold(Some(incoming), |incoming| async {
-            let mut incoming = incoming?;
+        let frames = stream::unfold(Some((incoming, most)), |incoming| async {
+            let (mut incoming, left) = incoming?;
             match incoming.chunk().await {
-                Ok(Some(bytes)) => Some((Ok(Frame::data(bytes)), Some(incoming))),
+                Ok(Some(bytes)) => match left.checked_sub(bytes.len() as u64) {
+                    Some(left) => Some((Ok(Frame::data(bytes)), Some((incoming, left)))),
+                    None => Some((Err(net_error(NetError::Broken("the answer has no end".to_owned()))), None)),
+                },
                 Ok(None) => None,
                 Err(error) => Some((Err(net_error(error)), None)),
             }

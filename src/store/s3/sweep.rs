@@ -5,7 +5,7 @@ use http::Method;
 use serde::Deserialize;
 
 use super::bucket::Bucket;
-use super::list::{decode, read_page};
+use super::list::{Pages, decode, read_page};
 use super::service::Cause;
 
 #[derive(Debug, Deserialize)]
@@ -45,7 +45,7 @@ struct Sent {
 /// 1,000 parts counted.
 pub(super) async fn sweep(bucket: &Bucket, prefix: &str, before: DateTime<Utc>) -> Result<u64, Cause> {
     let mut freed = 0_u64;
-    let mut markers = None;
+    let (mut markers, mut pages) = (None, Pages::new());
     loop {
         let mut query = vec![("encoding-type", "url"), ("prefix", prefix), ("uploads", "")];
         if let Some((key, upload)) = &markers {
@@ -53,6 +53,7 @@ pub(super) async fn sweep(bucket: &Bucket, prefix: &str, before: DateTime<Utc>) 
         }
         let page: Uploads = read_page(bucket, "", &query).await?;
         let encoding = page.encoding_type.as_deref();
+        let is_empty = page.upload.is_empty();
         for upload in page.upload {
             let Some(key) = decode(upload.key, encoding) else { continue };
             if upload.initiated < before && key.starts_with(prefix) {
@@ -63,9 +64,8 @@ pub(super) async fn sweep(bucket: &Bucket, prefix: &str, before: DateTime<Utc>) 
             (true, Some(key), Some(upload)) => decode(key, encoding).map(|key| (key, upload)),
             _ => None,
         };
-        if markers.is_none() {
-            return Ok(freed);
-        }
+        let Some((key, upload)) = &markers else { return Ok(freed) };
+        pages.turn(Some(&format!("{key}\n{upload}")), is_empty)?;
     }
 }
 
