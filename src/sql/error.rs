@@ -148,6 +148,10 @@ impl From<StoreError> for Error {
             StoreError::BadLocation { .. } => (Code::BadArgument, "give the path of a folder, or a URL."),
             StoreError::BadKey { .. } => (Code::BadPath, "only the layout's own paths can be used."),
             StoreError::NoSpace { .. } => (Code::Store, "free some space, then call again; nothing was published."),
+            StoreError::Rejected { code: Some(code), .. } if code == Code::Untrusted.as_str() => (
+                Code::Untrusted,
+                "the host takes what one of its signers has signed: commit with sign_with := 'KEY', or ask its owner.",
+            ),
             StoreError::Rejected { .. } => (Code::Store, "do what the reason asks for, then call again."),
             StoreError::Unsupported { .. } => (Code::Store, "use a folder of this machine."),
             StoreError::Failed { .. } => (Code::Store, "call again; what was done already is not done twice."),
