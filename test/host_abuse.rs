@@ -101,6 +101,104 @@ fn an_answer_that_nobody_takes_ends() {
     drop(stalled);
 }
 
+/// A connection from an address of this machine.
+fn connect_from(client: &Client, from: [u8; 4]) -> std::net::TcpStream {
+    let stream = RUNTIME.block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind((from, 0).into()).unwrap();
+        socket.connect(client.address()).await.unwrap()
+    });
+    let stream = stream.into_std().unwrap();
+    stream.set_nonblocking(false).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream
+}
+
+fn ask(mut stream: std::net::TcpStream, path: &str) -> Option<Answer> {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    drop(stream.write_all(request.as_bytes()));
+    let mut bytes = Vec::new();
+    drop(stream.read_to_end(&mut bytes));
+    Answer::parse(&bytes)
+}
+
+/// Heads that never end time out after half an hour here, so that only their share can let others through.
+fn patient(connections: usize, requests: usize) -> Limits {
+    let long = Duration::from_secs(1800);
+    Limits { connections, requests, head: long, idle: long, grace: Duration::from_millis(100), ..Limits::default() }
+}
+
+#[test]
+fn six_hundred_half_open_connections_keep_nobody_waiting() {
+    let (_, client) = host(HostOptions { limits: patient(64, 32), ..options(false) });
+    for head in ["", "GET /HEAD HTTP/1.1\r\nHo"] {
+        let mut half_open = Vec::new();
+        for _ in 0..600 {
+            let mut stream = connect_from(&client, [127, 0, 0, 1]);
+            drop(stream.write_all(head.as_bytes()));
+            half_open.push(stream);
+        }
+        // From that address and from others, and a large file too.
+        for _ in 0..20 {
+            for from in [[127, 0, 0, 1], [127, 0, 0, 2]] {
+                assert_eq!(ask(connect_from(&client, from), "/HEAD").map(|answer| answer.status), Some(200));
+            }
+        }
+        let answer = ask(connect_from(&client, [127, 0, 0, 1]), BIG).unwrap();
+        assert!(answer.status == 200 && answer.body == big());
+        drop(half_open);
+    }
+}
+
+#[test]
+fn an_address_has_half_of_the_slots_for_requests_and_of_the_connections() {
+    let (_, client) = host(HostOptions { limits: patient(16, 4), ..options(false) });
+    let half = format!("PUT {BIG}x HTTP/1.1\r\nHost: x\r\n{WRITER}\r\nContent-Length: 100\r\n\r\nabc");
+    // Each has a request under way that does not go on: two run, the others wait for a slot.
+    let mut stuck: Vec<_> = (0..8)
+        .map(|_| {
+            let mut stream = connect_from(&client, [127, 0, 0, 1]);
+            stream.write_all(half.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    let began = Instant::now();
+    while client.host.stats().requests < 8 {
+        assert!(began.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    for _ in 0..10 {
+        assert_eq!(ask(connect_from(&client, [127, 0, 0, 2]), "/HEAD").unwrap().status, 200);
+    }
+    let mut turned_away = Vec::new();
+    drop(connect_from(&client, [127, 0, 0, 1]).read_to_end(&mut turned_away));
+    let turned_away = Answer::parse(&turned_away).unwrap();
+    assert_eq!(turned_away.refusal(), (503, "FDL-STORE".to_owned()));
+    assert_eq!(turned_away.header("retry-after"), "1");
+    // When they go, the next ones of that address are served.
+    stuck.clear();
+    let began = Instant::now();
+    while ask(connect_from(&client, [127, 0, 0, 1]), "/HEAD").is_none_or(|answer| answer.status != 200) {
+        assert!(began.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_request_waits_for_a_slot_no_longer_than_for_a_head() {
+    let limits = Limits { requests: 1, head: Duration::from_millis(200), ..patient(16, 1) };
+    let (_, client) = host(HostOptions { limits, ..options(false) });
+    let mut stuck = client.connect();
+    let half = format!("PUT {BIG}x HTTP/1.1\r\nHost: x\r\n{WRITER}\r\nContent-Length: 100\r\n\r\nabc");
+    stuck.write_all(half.as_bytes()).unwrap();
+    while client.host.stats().requests < 1 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let busy = client.get("/HEAD", &[]);
+    assert_eq!((busy.refusal(), busy.header("retry-after")), ((503, "FDL-STORE".to_owned()), "1"));
+    drop(stuck);
+}
+
 /// The files below a folder, but the lock.
 fn files(folder: &std::path::Path) -> Vec<String> {
     let mut found = Vec::new();

@@ -59,14 +59,7 @@ enum How {
 
 /// Answers a batch, each file on its own, in the order of the question.
 pub(super) async fn answer(shared: &Arc<Shared>, upload: &mut Upload) -> Result<Response, Refusal> {
-    let bytes = upload.small(LONGEST).await?;
-    let question: Question = serde_json::from_slice(&bytes).map_err(|error| {
-        let (line, column) = (error.line(), error.column());
-        Refusal::bad_request(format!("this is not the JSON of a batch (at line {line}, column {column})"))
-    })?;
-    if question.files.len() > MOST {
-        return Err(Refusal::bad_request(format!("a batch is at most {MOST} files")));
-    }
+    let question = question(&upload.small(LONGEST).await?)?;
     shared.data_dir().await?;
     let files = stream::iter(question.files)
         .map(|asked| async move {
@@ -77,6 +70,18 @@ pub(super) async fn answer(shared: &Arc<Shared>, upload: &mut Upload) -> Result<
         .try_collect()
         .await?;
     Ok(json(StatusCode::OK, &Answer { files }))
+}
+
+/// Reads the question. What is told of a bad one is where it is bad, and nothing that stands there.
+fn question(bytes: &[u8]) -> Result<Question, Refusal> {
+    let question: Question = serde_json::from_slice(bytes).map_err(|error| {
+        let (line, column) = (error.line(), error.column());
+        Refusal::bad_request(format!("this is not the JSON of a batch (at line {line}, column {column})"))
+    })?;
+    match question.files.len() > MOST {
+        true => Err(Refusal::bad_request(format!("a batch is at most {MOST} files"))),
+        false => Ok(question),
+    }
 }
 
 async fn how(shared: &Shared, asked: &Asked) -> Result<How, Refusal> {
@@ -104,4 +109,45 @@ async fn how(shared: &Shared, asked: &Asked) -> Result<How, Refusal> {
     };
     let url = urls.upload_url(&key, asked.size).await.map_err(|error| Refusal::unwritten(&error))?;
     Ok(url.map_or_else(|| status(StatusCode::PAYLOAD_TOO_LARGE), How::Past))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(300))]
+
+        #[test]
+        fn what_is_no_batch_is_refused_in_words_of_our_own(
+            text in prop_oneof![
+                ".{0,60}",
+                "\\{\"files\": ?\\[(\\{\"(key|size)\": ?(\"secret\"|-?[0-9]{1,30}|null|1e400)[,}\\]]{0,3}){0,4}",
+            ],
+        ) {
+            if let Err(refusal) = question(text.as_bytes()) {
+                prop_assert_eq!(refusal.status, StatusCode::BAD_REQUEST);
+                prop_assert!(refusal.message.len() < 100 && !refusal.message.contains("secret"), "{}", refusal.message);
+            }
+        }
+
+        #[test]
+        fn what_is_one_is_read(keys in prop::collection::vec(".{0,20}", 0..20), size in any::<u64>()) {
+            let files: Vec<_> = keys.iter().map(|key| json!({"key": key, "size": size, "content_type": "x"})).collect();
+            let read = question(json!({"files": files}).to_string().as_bytes()).unwrap();
+            let read: Vec<_> = read.files.into_iter().map(|asked| (asked.key, asked.size)).collect();
+            prop_assert_eq!(read, keys.into_iter().map(|key| (key, size)).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_batch_has_a_limit_in_files_and_in_depth() {
+        let files = |count| json!({"files": vec![json!({"key": "data/a", "size": 1}); count]}).to_string();
+        assert!(question(files(MOST).as_bytes()).is_ok() && question(files(MOST + 1).as_bytes()).is_err());
+        let deep = format!("{{\"files\": {}", "[".repeat(1 << 20));
+        assert!(question(deep.as_bytes()).is_err());
+    }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use bytes::Bytes;
+use futures::TryStreamExt;
 use futures::stream::{self, StreamExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -44,8 +45,15 @@ impl Budget {
     /// The bytes of a range as the body of an answer. The first piece has been read when this returns.
     ///
     /// # Errors
-    /// When the first piece cannot be read. If a later one cannot, the connection ends before the body does.
-    pub(super) async fn body(&self, store: &Arc<dyn Store>, key: &str, range: Range<u64>) -> Result<Body, StoreError> {
+    /// When the first piece cannot be read. If a later one cannot, `cut` is told, and the connection ends before the body
+    /// does.
+    pub(super) async fn body(
+        &self,
+        store: &Arc<dyn Store>,
+        key: &str,
+        range: Range<u64>,
+        cut: impl Fn(&StoreError) + Send + 'static,
+    ) -> Result<Body, StoreError> {
         let first = self.piece(store.as_ref(), key, range.clone()).await?;
         let at = range.start.saturating_add(first.len() as u64);
         if at >= range.end {
@@ -60,6 +68,7 @@ impl Budget {
             let after = range.start.saturating_add(piece.len() as u64)..range.end;
             Ok::<_, StoreError>(Some((piece, (budget, store, key, after))))
         });
+        let rest = rest.inspect_err(move |error| cut(error));
         Ok(Body::from_stream(stream::once(async { Ok(first) }).chain(rest)))
     }
 
@@ -101,16 +110,16 @@ mod tests {
         let store: Arc<dyn Store> = Arc::new(memory);
         let budget = Budget(Arc::new(Semaphore::new(1)));
         for range in [0..5_000_000, 0..10, 7..3_000_000, 4_999_999..5_000_000, 3..3] {
-            let body = budget.body(&store, "a", range.clone()).await.unwrap();
+            let body = budget.body(&store, "a", range.clone(), |_| {}).await.unwrap();
             // A second reader finds no memory to spare, and is served all the same.
-            let other = budget.body(&store, "a", range.clone()).await.unwrap();
+            let other = budget.body(&store, "a", range.clone(), |_| {}).await.unwrap();
             let at = usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap();
             for body in [other, body] {
                 assert_eq!(body.collect().await.unwrap().to_bytes(), bytes[at.clone()]);
             }
             assert_eq!(budget.0.available_permits(), 1);
         }
-        assert!(budget.body(&store, "a", 0..5_000_001).await.unwrap().collect().await.is_err());
-        assert!(budget.body(&store, "b", 0..1).await.is_err());
+        assert!(budget.body(&store, "a", 0..5_000_001, |_| {}).await.unwrap().collect().await.is_err());
+        assert!(budget.body(&store, "b", 0..1, |_| {}).await.is_err());
     }
 }

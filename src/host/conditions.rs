@@ -71,6 +71,40 @@ mod tests {
         lines.iter().map(|line| (name.clone(), line.parse().unwrap())).collect()
     }
 
+    use axum::http::HeaderValue;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(500))]
+
+        #[test]
+        fn no_header_passes_for_a_tag_that_is_not_in_it(
+            lines in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 1..4),
+            state in ".{0,40}",
+        ) {
+            let tag = tag_of(&ETag(state));
+            prop_assert!(HeaderValue::from_str(&tag).is_ok() && tag.starts_with('"') && tag.ends_with('"'));
+            let values = lines.iter().filter_map(|line| HeaderValue::from_bytes(line).ok());
+            let matching: HeaderMap = values.clone().map(|value| (header::IF_MATCH, value)).collect();
+            let none: HeaderMap = values.map(|value| (header::IF_NONE_MATCH, value)).collect();
+            let named = lines.iter().any(|line| {
+                line.split(|b| *b == b',').any(|one| [b"*", tag.as_bytes()].contains(&one.trim_ascii()))
+            });
+            prop_assert!(matching.is_empty() || if_match_holds(&matching, Some(&tag)) == named);
+            prop_assert!(matching.is_empty() || !if_match_holds(&matching, None));
+            prop_assert!(if_none_match_holds(&none, None));
+            prop_assert!(named || lines.iter().any(|line| line.contains(&b'W')) || if_none_match_holds(&none, Some(&tag)));
+        }
+
+        #[test]
+        fn a_listed_tag_is_found(state in "[a-z0-9-]{1,20}", before in "[a-z\", ]{0,20}", weak in any::<bool>()) {
+            let tag = tag_of(&ETag(state));
+            let line = format!("{before}, {}{tag}", if weak { "W/" } else { "" });
+            prop_assert!(!if_none_match_holds(&headers(header::IF_NONE_MATCH, &[&line]), Some(&tag)));
+            prop_assert!(weak || if_match_holds(&headers(header::IF_MATCH, &[&line]), Some(&tag)));
+        }
+    }
+
     #[test]
     fn conditions() {
         let tag = Some("\"a\"");

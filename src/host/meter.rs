@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
 use super::counters::Counters;
+use super::peers::Connection;
 
 /// A connection. A write that makes no progress for `idle` fails; reads are timed by whoever waits for them.
 #[derive(Debug)]
@@ -18,24 +19,31 @@ pub(super) struct Meter {
     stream: TcpStream,
     counters: Arc<Counters>,
     idle: Duration,
+    /// Told whether bytes wait for the client to take them.
+    place: Arc<Connection>,
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl Meter {
-    pub(super) fn new(stream: TcpStream, counters: Arc<Counters>, idle: Duration) -> Self {
-        Self { stream, counters, idle, stalled: None }
+    pub(super) fn new(stream: TcpStream, counters: Arc<Counters>, idle: Duration, place: Arc<Connection>) -> Self {
+        Self { stream, counters, idle, place, stalled: None }
     }
 
     /// Counts what was written, or gives up on a client that takes nothing.
     fn wrote(&mut self, context: &mut Context<'_>, answer: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if let Poll::Ready(written) = answer {
-            self.stalled = None;
+            if self.stalled.take().is_some() {
+                self.place.unsent(false);
+            }
             if let Ok(count) = written {
                 Counters::add(&self.counters.bytes_out, count);
             }
             return Poll::Ready(written);
         }
         let idle = self.idle;
+        if self.stalled.is_none() {
+            self.place.unsent(true);
+        }
         let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(idle)));
         ready!(stalled.as_mut().poll(context));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))

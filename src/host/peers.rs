@@ -40,6 +40,8 @@ struct Open {
     peer: IpAddr,
     /// The turn since which it waits for a request; nothing while one is under way.
     idle: Option<u64>,
+    /// Whether the end of an answer still waits for the client to take it.
+    unsent: bool,
     close: Arc<Notify>,
 }
 
@@ -117,7 +119,7 @@ impl Peers {
             .or_insert_with(|| Peer { connections: 0, slots: Arc::new(Semaphore::new(requests)) });
         of_peer.connections += 1;
         let slots = Arc::clone(&of_peer.slots);
-        state.open.insert(id, Open { peer, idle: Some(id), close: Arc::clone(&close) });
+        state.open.insert(id, Open { peer, idle: Some(id), unsent: false, close: Arc::clone(&close) });
         Some(Arc::new(Connection { all: Arc::clone(self), id, close, slots }))
     }
 
@@ -138,14 +140,14 @@ impl State {
     }
 
     fn has_room(&self, most: usize) -> bool {
-        self.open.len() < most || self.open.values().any(|open| open.idle.is_some())
+        self.open.len() < most || self.open.values().any(|open| open.waits().is_some())
     }
 
     /// Closes the connection that has waited longest for a request, of one peer or of whichever has the most. No when none
     /// waits.
     fn close_idle(&mut self, of: Option<IpAddr>) -> bool {
         let idle = self.open.iter().filter(|(_, open)| of.is_none_or(|peer| open.peer == peer));
-        let idle = idle.filter_map(|(id, open)| open.idle.map(|since| (*id, open.peer, since)));
+        let idle = idle.filter_map(|(id, open)| open.waits().map(|since| (*id, open.peer, since)));
         let worst = idle.max_by_key(|(_, peer, since)| (self.connections_of(*peer), std::cmp::Reverse(*since)));
         let Some((id, ..)) = worst else { return false };
         if let Some(open) = self.remove(id) {
@@ -166,7 +168,22 @@ impl State {
     }
 }
 
+impl Open {
+    /// The turn since which nothing but another request is waited for.
+    fn waits(&self) -> Option<u64> {
+        self.idle.filter(|_| !self.unsent)
+    }
+}
+
 impl Connection {
+    /// Says whether bytes wait for the client to take them.
+    pub(super) fn unsent(&self, unsent: bool) {
+        if let Some(open) = self.all.state().open.get_mut(&self.id) {
+            open.unsent = unsent;
+        }
+        self.all.room.notify_one();
+    }
+
     /// Ends when the connection is to make room for another one.
     pub(super) async fn closed(&self) {
         self.close.notified().await;
@@ -271,6 +288,13 @@ mod tests {
             mine.push(more);
             assert_eq!(peers.state().open.len(), 5, "{round}");
         }
+        // Nor is one that still takes an answer.
+        mine[1].unsent(true);
+        let more = peers.admit(address(1)).unwrap();
+        tokio::time::timeout(Duration::from_secs(5), mine[2].closed()).await.unwrap();
+        drop(mine.remove(2));
+        mine.push(more);
+        mine[1].unsent(false);
         let still = tokio::time::timeout(Duration::from_millis(5), other.closed()).await;
         assert!(still.is_err(), "nobody else's is closed");
         drop(busy);

@@ -55,6 +55,33 @@ fn number(text: &str) -> Option<Option<u64>> {
 mod tests {
     use super::*;
 
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(500))]
+
+        #[test]
+        fn a_part_lies_within_the_object(
+            header in prop_oneof![
+                ".{0,30}",
+                "(bytes|Bytes| bytes |rows)?=?[0-9]{0,25}-?[0-9]{0,25}",
+                "bytes=([0-9]{0,3}-[0-9]{0,3},?){0,3}",
+            ],
+            size in prop_oneof![0_u64..20, any::<u64>()],
+        ) {
+            if let Wanted::Part(range) = wanted(Some(&header), size) {
+                prop_assert!(range.start < range.end && range.end <= size, "{header} of {size}: {range:?}");
+            }
+        }
+
+        #[test]
+        fn a_range_that_is_there_is_given(first in 0_u64..1000, length in 1_u64..1000, more in 0_u64..1000) {
+            let (end, size) = (first + length, first + length + more);
+            prop_assert_eq!(wanted(Some(&format!("bytes={first}-{}", end - 1)), size), Wanted::Part(first..end));
+            prop_assert_eq!(wanted(Some(&format!("bytes=-{length}")), size), Wanted::Part(size - length..size));
+        }
+    }
+
     #[test]
     fn ranges() {
         let part = Wanted::Part;

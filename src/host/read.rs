@@ -160,7 +160,12 @@ async fn respond(shared: &Arc<Shared>, parts: &Parts, found: Found, keep: Keep) 
             Body::from(bytes.slice(at(range.start)..at(range.end)))
         }
         None => {
-            let body = shared.budget.body(&shared.store, &found.key, range.clone()).await;
+            let (told, path) = (Arc::clone(shared), parts.uri.path().to_owned());
+            let cut = move |error: &StoreError| {
+                // The head of the answer has gone, so nobody gets the ID.
+                told.log(format_args!("GET {path} cut short: {}", Refusal::unread(error).told()));
+            };
+            let body = shared.budget.body(&shared.store, &found.key, range.clone(), cut).await;
             body.map_err(|error| Refusal::unread(&error))?
         }
     };

@@ -173,7 +173,7 @@ async fn connection(
     let limits = shared.options.limits;
     // Without it, the end of an answer may wait for the client's acknowledgement of its beginning.
     drop(stream.set_nodelay(true));
-    let io = TokioIo::new(Meter::new(stream, Arc::clone(&shared.counters), limits.idle));
+    let io = TokioIo::new(Meter::new(stream, Arc::clone(&shared.counters), limits.idle, Arc::clone(&place)));
     let service = service_fn(|request: Request<Incoming>| {
         let (shared, arrived) = (Arc::clone(&shared), place.arrived());
         async move { Ok::<_, Infallible>(handle(shared, from, arrived, request.map(Body::new)).await) }

@@ -18,6 +18,9 @@ use super::key_locks::KeyLocks;
 use super::log;
 use super::options::HostOptions;
 
+/// How many pushes wait for their check at the same time.
+const WAITING: usize = 16;
+
 /// What all requests of a host share.
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -29,6 +32,8 @@ pub(super) struct Shared {
     pub(super) locks: KeyLocks,
     /// The places of checks.
     checks: Arc<Semaphore>,
+    /// The places of pushes that wait for one.
+    pushes: Semaphore,
     /// Held for reading by whatever must not be cut short when its client goes away or the host stops.
     pub(super) steps: Arc<RwLock<()>>,
     data_dir: OnceLock<DataDir>,
@@ -46,6 +51,7 @@ impl Shared {
             budget: Budget::default(),
             locks: KeyLocks::default(),
             checks: Arc::new(Semaphore::new(checks)),
+            pushes: Semaphore::new(WAITING),
             steps: Arc::default(),
             data_dir: OnceLock::new(),
         }
@@ -83,12 +89,14 @@ impl Shared {
     /// A place among the checks, which whatever works for a check holds until it has ended.
     ///
     /// # Errors
-    /// 503 when there is none for some time.
+    /// 503 when there is none for some time, or when many wait already: each of them has a slot that others need.
     pub(super) async fn check_place(&self) -> Result<Arc<OwnedSemaphorePermit>, Refusal> {
+        let busy = || Refusal::busy("the host is checking other pushes");
+        let _waiting = self.pushes.try_acquire().map_err(|_| busy())?;
         let place = Arc::clone(&self.checks).acquire_owned();
         match tokio::time::timeout(self.options.limits.check_wait, place).await {
             Ok(Ok(place)) => Ok(Arc::new(place)),
-            _ => Err(Refusal::busy("the host is checking other pushes")),
+            _ => Err(busy()),
         }
     }
 

@@ -348,6 +348,65 @@ mod tests {
         }
     }
 
+    use proptest::prelude::*;
+
+    /// Paths out of what parsers stumble over, and of anything at all.
+    fn paths() -> impl Strategy<Value = String> {
+        let piece = prop_oneof![
+            Just("data".to_owned()),
+            Just("versions".to_owned()),
+            Just("refs/heads".to_owned()),
+            Just("sources".to_owned()),
+            Just(ID.to_owned()),
+            Just("k=".to_owned()),
+            "(%2e|%2E|%2f|%2F|%5c|%00|%25|%0a|%c0%ae|%ff|\\.|/|\\\\|:|;|\\?|<|>|%){1,4}",
+            "[a-z0-9._-]{0,12}",
+            ".{0,8}",
+        ];
+        prop::collection::vec(piece, 0..8).prop_map(|pieces| format!("/{}", pieces.join("/")))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(500))]
+
+        #[test]
+        fn whatever_is_asked_for_lies_in_the_layout(path in paths(), cut in 0_usize..40) {
+            let data_dir = DataDir::default();
+            for path in [path.clone(), path.chars().skip(cut).collect()] {
+                let keys = match Target::parse(&path) {
+                    Ok(Target::Data(data)) => data.keys(&data_dir).unwrap_or_default(),
+                    Ok(Target::Version(key, _)) => {
+                        prop_assert!(key.starts_with("versions/") && layout::in_version(&key).is_some());
+                        vec![key]
+                    }
+                    Ok(Target::Source(key, _)) => vec![key],
+                    Ok(Target::Ref(name)) => vec![name.key().to_owned()],
+                    Ok(_) => vec![],
+                    Err(refusal) => {
+                        prop_assert!(refusal.status.is_client_error());
+                        prop_assert!(!refusal.message.contains(char::is_control), "{}", refusal.message);
+                        vec![]
+                    }
+                };
+                for key in keys {
+                    prop_assert!(key::check(&key).is_ok() && !key.starts_with('/'), "{key}");
+                    prop_assert!(!key.split(['/', '\\']).any(|part| part == ".." || part == "."), "{key}");
+                    let folder = key.split('/').next().unwrap();
+                    prop_assert!(["data", "versions", "sources", "refs"].contains(&folder), "{key}");
+                }
+            }
+        }
+
+        #[test]
+        fn a_key_is_what_it_is(key in "data/[a-zA-Z0-9 %=é町._-]{1,30}") {
+            if let Ok(Target::Data(data)) = Target::of_key(&key) {
+                if let Ok(found) = data.key(&DataDir::default()) {
+                    prop_assert_eq!(found, key);
+                }
+            }
+        }
+    }
+
     #[test]
     fn a_key_is_not_decoded() {
         let key = "data/main/t/k=b%2Fc/50% [x].parquet";

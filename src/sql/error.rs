@@ -206,6 +206,10 @@ impl From<StoreError> for Error {
             ),
             StoreError::TooLarge { .. } => (Code::Corrupt, "restore the object from a copy of the repository."),
             StoreError::NoSpace { .. } => (Code::Store, "free some space, then call again; nothing was published."),
+            StoreError::Rejected { code: Some(code), .. } if code == Code::Untrusted.as_str() => (
+                Code::Untrusted,
+                "the host takes what one of its signers has signed: commit with sign_with := 'KEY', or ask its owner.",
+            ),
             StoreError::Rejected { .. } => (Code::Store, "do what the reason asks for, then call again."),
             StoreError::Unsupported { .. } => (Code::Store, "use a folder of this machine."),
             StoreError::Failed { .. } => (Code::Store, "call again; what was done already is not done twice."),

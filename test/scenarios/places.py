@@ -204,10 +204,10 @@ for line in sys.stdin:
     print(json.dumps(answer, default=str), flush=True)
 """
 
-    def __init__(self, **environment):
+    def __init__(self, stderr=None, **environment):
         path = os.pathsep.join([str(layout.ROOT / "test" / "scenarios"), str(layout.ROOT / "scripts")])
         self.process = subprocess.Popen([sys.executable, "-c", self.CODE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                        env={**os.environ, "PYTHONPATH": path, **environment})
+                                        stderr=stderr, env={**os.environ, "PYTHONPATH": path, **environment})
 
     def __call__(self, sql):
         """Runs a statement in the host's session; gives its rows."""
