@@ -12,6 +12,8 @@ mod batch;
 mod files;
 #[path = "stores/http.rs"]
 mod http_store;
+#[path = "stores/pages.rs"]
+mod pages;
 #[path = "stores/passing.rs"]
 mod passing;
 #[path = "stores/s3.rs"]

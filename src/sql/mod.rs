@@ -9,6 +9,7 @@ mod author;
 mod cache;
 mod command;
 mod commands;
+mod conditions;
 mod contents;
 mod context;
 mod entry;

@@ -71,6 +71,11 @@ pub trait Store: Send + Sync + std::fmt::Debug {
         None
     }
 
+    /// What was met that is odd about the store and that its users should hear of, as the rest of a sentence about it.
+    fn oddity(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Reads a whole object.
     async fn get(&self, key: &str) -> Result<Object, StoreError>;
 

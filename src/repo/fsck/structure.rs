@@ -63,7 +63,10 @@ impl Scene<'_> {
                 let repair = self.repairs.bring_back();
                 self.find(Finding::error(Code::Missing, layout::FDL_JSON, "it is missing").mended_by(repair));
             }
-            None => return Err(RepoError::NotARepository { location: self.store.location().to_owned() }),
+            None => {
+                let (location, oddity) = (self.store.location().to_owned(), self.store.oddity());
+                return Err(RepoError::NotARepository { location, oddity });
+            }
         }
         if !head_there {
             let refs_json = get_optional(self.store, layout::REFS_JSON).await?;
