@@ -24,7 +24,7 @@ use fdl::store::{
 use futures::StreamExt;
 use futures::executor::block_on;
 use futures::stream::{self, BoxStream};
-use support::{Bench, fork, push_new, read_everything, repository_with_clock};
+use support::{Bench, Careless, fork, push_new, read_everything, repository_with_clock};
 
 const ALL: CloneOptions = CloneOptions { refs: Vec::new(), sources: true, unknown: true };
 
@@ -426,5 +426,23 @@ async fn folders_and_large_catalogs() {
     }
     for key in memory.contents().keys() {
         assert_eq!(first.get(key).await.unwrap().bytes, last.get(key).await.unwrap().bytes, "{key}");
+    }
+}
+
+#[test]
+fn a_store_that_ignores_conditions_gets_no_refs() {
+    let bench = Bench::new(40);
+    let store = repository_with_clock(&bench);
+    push_new(&bench, &store, "main", 2);
+    let new = Arc::new(MemoryStore::new());
+    let there = Arc::new(MemoryStore::new());
+    copy(&bench, &store, there.as_ref()).unwrap();
+    push_new(&bench, &store, "main", 1);
+    for target in [new, there] {
+        let refs = || target.contents().into_iter().filter(|(key, _)| key.starts_with("refs")).collect::<Vec<_>>();
+        let before = refs();
+        let error = copy(&bench, &store, &Careless(target.clone())).unwrap_err();
+        assert!(matches!(error, CloneError::Repo(RepoError::NoConditions { .. })), "{error}");
+        assert_eq!(refs(), before);
     }
 }

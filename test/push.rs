@@ -11,7 +11,7 @@ use fdl::repo::{DataSource, Expected, LocalVersion, Push, PushOutcome, RepoError
 use fdl::store::fault::{Call, Fault};
 use fdl::store::{Body, FaultStore, MemoryStore, Store};
 use futures::executor::block_on;
-use support::{Bench, read_everything, repository, write_data};
+use support::{Bench, Careless, read_everything, repository, write_data};
 
 fn main_branch() -> RefName {
     RefName::branch("main").unwrap()
@@ -165,7 +165,8 @@ fn a_large_catalog_is_streamed_and_survives_a_stop() {
     std::fs::write(folder.join("version.json"), record).unwrap();
     std::fs::write(folder.join("ducklake.duckdb"), &catalog).unwrap();
     let chain = [LocalVersion::load(&folder, &DataDir::default()).unwrap()];
-    let stopped = Arc::new(FaultStore::stop_after_write(store.clone(), 4));
+    // Two writes try the store.
+    let stopped = Arc::new(FaultStore::stop_after_write(store.clone(), 6));
     assert!(block_on(bench.push(stopped, "main", Expected::Absent, &chain)).is_err());
     assert!(store.contents().contains_key(&layout::version_json(chain[0].id())));
     // What lies there and is another is never replaced, also when it has the same size.
@@ -253,4 +254,34 @@ fn a_data_file_that_is_old_enough_for_a_gc_is_looked_at_again_before_the_ref_mov
         // A young file no gc takes, so looking again would be a round trip for nothing.
         assert_eq!(store.contents().contains_key("refs/heads/main"), !lost);
     }
+}
+
+#[test]
+fn a_store_that_ignores_conditions_is_not_pushed_to() {
+    let bench = Bench::new(21);
+    let (store, chain) = with_versions(&bench, 1);
+    let base = chain[0].id();
+    let next = bench.chain(Some(base), 1);
+    write_data(&store, &next);
+    let before = store.contents();
+    let careless = Arc::new(Careless(store.clone()));
+    let error = block_on(bench.push(careless.clone(), "main", Expected::Exactly(base), &next)).unwrap_err();
+    assert!(matches!(error, RepoError::NoConditions { .. }), "{error}");
+    assert!(error.to_string().contains("memory:careless"), "{error}");
+    assert_eq!(store.contents(), before, "nothing was written");
+    // Found good a while ago, by whoever calls: it is not tried again.
+    let repository = block_on(Repository::open(careless)).unwrap().with_kept_conditions(true);
+    let push = Push {
+        reference: main_branch(),
+        expected: Expected::Exactly(base),
+        chain: &next,
+        base: None,
+        base_files: None,
+        data: DataSource::InPlace,
+    };
+    assert!(!block_on(publish(&repository, &push, bench.clock.as_ref())).unwrap().conditions_kept);
+    let more = bench.chain(Some(next[0].id()), 1);
+    write_data(&store, &more);
+    let report = block_on(bench.push(store, "main", Expected::Exactly(next[0].id()), &more)).unwrap();
+    assert!(report.conditions_kept);
 }

@@ -4,12 +4,8 @@
 #[expect(dead_code, reason = "each test uses a part of it")]
 mod support;
 
-use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use bytes::Bytes;
 use fdl::format::{DataDir, Expired, FormatError, Random, Reason, RefName, Revision, SeededRandom, VersionId, layout};
 use fdl::repo::{
     CatalogTarget, Expected, InitOptions, LocalVersion, LogOptions, RepoError, Repository, Resolved, State,
@@ -17,11 +13,10 @@ use fdl::repo::{
     read_files, read_live, read_record, resolve,
 };
 use fdl::store::fault::{Call, Fault};
-use fdl::store::{Body, ConditionalWrite, ETag, FaultStore, MemoryStore, Object, ObjectMeta, Store, StoreError, Verb};
+use fdl::store::{Body, FaultStore, MemoryStore, Store, Verb};
 use futures::executor::block_on;
-use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt, TryStreamExt};
-use support::{Bench, Reads, refs_json, repository, write_data};
+use support::{Bench, Careless, Reads, refs_json, repository, write_data};
 
 fn main_branch() -> RefName {
     RefName::branch("main").unwrap()
@@ -91,46 +86,7 @@ fn a_second_init_changes_nothing() {
 
 #[test]
 fn a_store_that_ignores_conditions_is_refused() {
-    // What such a store does: it writes, whatever the condition.
-    #[derive(Debug)]
-    struct Careless(MemoryStore);
-    #[async_trait]
-    impl Store for Careless {
-        fn location(&self) -> &str {
-            "memory:careless"
-        }
-        async fn get(&self, key: &str) -> Result<Object, StoreError> {
-            self.0.get(key).await
-        }
-        async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
-            self.0.get_range(key, range).await
-        }
-        async fn download(&self, key: &str, target: &Path, most: u64) -> Result<u64, StoreError> {
-            self.0.download(key, target, most).await
-        }
-        async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
-            self.0.head(key).await
-        }
-        async fn put(&self, key: &str, body: Body) -> Result<(), StoreError> {
-            self.0.put(key, body).await
-        }
-        async fn put_if_absent(&self, key: &str, bytes: Bytes) -> Result<ConditionalWrite, StoreError> {
-            self.0.put(key, Body::Bytes(bytes)).await.map(|()| ConditionalWrite::Written)
-        }
-        async fn put_if_unchanged(&self, key: &str, bytes: Bytes, _: &ETag) -> Result<ConditionalWrite, StoreError> {
-            self.put_if_absent(key, bytes).await
-        }
-        fn list(&self, prefix: &str) -> BoxStream<'_, Result<ObjectMeta, StoreError>> {
-            self.0.list(prefix)
-        }
-        async fn delete(&self, key: &str) -> Result<(), StoreError> {
-            self.0.delete(key).await
-        }
-        async fn delete_if_unchanged(&self, key: &str, _: &ETag) -> Result<ConditionalWrite, StoreError> {
-            self.0.delete(key).await.map(|()| ConditionalWrite::Written)
-        }
-    }
-    let store = Careless(MemoryStore::new());
+    let store = Careless(Arc::new(MemoryStore::new()));
     let error = block_on(init(&store, InitOptions::new(main_branch()), &SeededRandom::new(1))).unwrap_err();
     assert!(matches!(error, RepoError::NoConditions { .. }), "{error}");
     assert!(store.0.contents().is_empty(), "what was written is gone");

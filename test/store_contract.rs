@@ -14,6 +14,8 @@ mod files;
 mod hostile;
 #[path = "stores/http.rs"]
 mod http_store;
+#[path = "stores/pages.rs"]
+mod pages;
 #[path = "stores/passing.rs"]
 mod passing;
 #[path = "stores/s3.rs"]

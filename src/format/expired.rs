@@ -48,7 +48,7 @@ impl Expired {
     /// Reads expired.json. There is no error: what cannot be read still marks the version.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Self {
-        let value: Value = serde_json::from_slice(bytes).unwrap_or_default();
+        let value: Value = serde_json::from_slice(json::without_mark(bytes)).unwrap_or_default();
         let text = |field: &str| value.get(field).and_then(Value::as_str);
         Self {
             reason: match text("reason") {
@@ -61,10 +61,16 @@ impl Expired {
         }
     }
 
+    /// Whether it can be read: a JSON object. What is none marks a version all the same.
+    #[must_use]
+    pub fn is_readable(bytes: &[u8]) -> bool {
+        serde_json::from_slice::<serde_json::Map<String, Value>>(json::without_mark(bytes)).is_ok()
+    }
+
     /// The version that expired.json says it is the mark of, when it says so.
     #[must_use]
     pub fn parse_id(bytes: &[u8]) -> Option<VersionId> {
-        let value: Value = serde_json::from_slice(bytes).unwrap_or_default();
+        let value: Value = serde_json::from_slice(json::without_mark(bytes)).unwrap_or_default();
         value.get("id").and_then(Value::as_str)?.parse().ok()
     }
 

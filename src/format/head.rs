@@ -1,6 +1,7 @@
 //! The content of HEAD and of a ref's file (docs/format.md sections 1 and 8).
 
 use super::error::FormatError;
+use super::json;
 use super::layout;
 use super::names::{RefKind, RefName};
 use super::version_id::VersionId;
@@ -48,7 +49,9 @@ fn text<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, FormatError> {
     if bytes.len() > TEXT_LIMIT {
         return Err(FormatError::reference(file, "it is longer than 4 KiB"));
     }
-    std::str::from_utf8(bytes).map(str::trim).map_err(|_| FormatError::reference(file, "it is not UTF-8 text"))
+    std::str::from_utf8(json::without_mark(bytes))
+        .map(str::trim)
+        .map_err(|_| FormatError::reference(file, "it is not UTF-8 text"))
 }
 
 #[cfg(test)]
@@ -56,6 +59,12 @@ mod tests {
     use super::*;
 
     const ID: &str = "019a3c4e-7c1b-7d3a-9a55-0f2b6c1d9e10";
+
+    #[test]
+    fn the_mark_of_an_editor_is_passed_over() {
+        assert_eq!(parse_head(b"\xef\xbb\xbfref: refs/heads/main\r\n").unwrap().short(), "main");
+        assert_eq!(parse_ref("refs/heads/main", format!("\u{feff}{ID}\r\n").as_bytes()).unwrap().to_string(), ID);
+    }
 
     #[test]
     fn heads() {

@@ -25,7 +25,12 @@ pub(super) fn print<T: Serialize>(file: &str, value: &T) -> Result<Vec<u8>, Form
 
 /// Reads a file. Never panics, whatever the bytes.
 pub(super) fn parse<T: DeserializeOwned>(file: &str, bytes: &[u8]) -> Result<T, FormatError> {
-    serde_json::from_slice(bytes).map_err(|error| FormatError::json(file, error.to_string()))
+    serde_json::from_slice(without_mark(bytes)).map_err(|error| FormatError::json(file, error.to_string()))
+}
+
+/// The bytes of a text without the mark of UTF-8 at its beginning, which some editors put there. Hashes are of all bytes.
+pub(super) fn without_mark(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
 }
 
 /// Reads a file after looking at its version, because another major version may have another shape.
@@ -98,11 +103,19 @@ mod tests {
             "{\"fdl\": \"0.1\"} x",
             &deep,
             &wide,
-            "\u{feff}{\"fdl\": \"0.1\"}",
+            "\u{feff}",
+            "\u{feff}\u{feff}{\"fdl\": \"0.1\"}",
         ] {
             let read = parse_versioned::<serde_json::Value>("x.json", bad.as_bytes());
             assert!(matches!(read, Err(FormatError::BadJson { .. })), "{}", bad.len());
         }
         assert!(parse::<serde_json::Value>("x.json", &[b'"', 0xff, b'"']).is_err());
+    }
+
+    #[test]
+    fn the_mark_of_an_editor_is_passed_over() {
+        let marked = "\u{feff}{\"fdl\": \"0.1\"}\r\n";
+        let read = parse_versioned::<serde_json::Value>("x.json", marked.as_bytes()).unwrap();
+        assert_eq!(read, serde_json::json!({"fdl": "0.1"}));
     }
 }

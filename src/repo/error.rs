@@ -12,10 +12,12 @@ use super::publish::Expected;
 #[derive(Debug, thiserror::Error)]
 pub enum RepoError {
     /// There is no fdl.json at the location.
-    #[error("{location} holds no repository")]
+    #[error("{location} holds no repository{}", oddity.map(|oddity| format!(": {oddity}")).unwrap_or_default())]
     NotARepository {
         /// Where it was looked for.
         location: String,
+        /// What is odd about the store there.
+        oddity: Option<&'static str>,
     },
     /// There is neither a branch nor a tag, nor a version that begins so.
     #[error("there is no {name} here")]

@@ -1,11 +1,12 @@
 //! Starting a repository (docs/format.md section 2).
 
-use futures::future::{join, try_join};
+use futures::future::join;
 use uuid::Uuid;
 
 use crate::format::{CatalogFormat, DataDir, Random, RefName, Settings, layout, parse_head, print_head};
-use crate::store::{ConditionalWrite, Object, Patience, Store, StoreError};
+use crate::store::Store;
 
+use super::conditions::ignored_conditions;
 use super::error::RepoError;
 use super::open::read_settings;
 use super::read::{get_optional, read_head};
@@ -94,41 +95,5 @@ async fn create_settings(store: &dyn Store, ours: Settings, random_id: bool) -> 
         // With a random ID, these are ours: the answer was lost.
         Put::Same => Ok((ours, random_id)),
         Put::Other => Ok((read_settings(store).await?, false)),
-    }
-}
-
-/// The conditions of writes that the store ignores, by the names of their headers. Changes nothing: writes that must be
-/// refused are tried on HEAD, with the content it has.
-///
-/// # Errors
-/// Those of the store, [`RepoError::Corrupt`] when HEAD is damaged.
-pub async fn ignored_conditions(store: &dyn Store) -> Result<Vec<&'static str>, RepoError> {
-    let (fdl, head) = try_join(store.get(layout::FDL_JSON), store.get(layout::HEAD)).await?;
-    parse_head(&head.bytes)?;
-    let Object { bytes, etag } = head;
-    let absent = until_answered(store, async || store.put_if_absent(layout::HEAD, bytes.clone()).await).await?;
-    // The state of another object is well formed and wrong.
-    let unchanged = match etag == fdl.etag {
-        true => ConditionalWrite::Written,
-        false => {
-            let write = async || store.put_if_unchanged(layout::HEAD, bytes.clone(), &fdl.etag).await;
-            until_answered(store, write).await?
-        }
-    };
-    let tried = [("If-None-Match", absent), ("If-Match", unchanged)];
-    Ok(tried.into_iter().filter(|(_, write)| *write == ConditionalWrite::Written).map(|(name, _)| name).collect())
-}
-
-/// The answer to a write that changes nothing, whether or not it is carried out.
-async fn until_answered(
-    store: &dyn Store,
-    write: impl AsyncFn() -> Result<ConditionalWrite, StoreError>,
-) -> Result<ConditionalWrite, StoreError> {
-    let mut patience = Patience::with(store);
-    loop {
-        match write().await {
-            Err(error) if error.may_have_happened() && patience.wait().await => {}
-            answer => return answer,
-        }
     }
 }

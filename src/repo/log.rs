@@ -3,13 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use futures::channel::oneshot;
 use futures::future::join4;
-use futures::{Stream, stream};
+use futures::{Stream, StreamExt, stream};
 
 use crate::format::{Dataset, Expired, Reason, Record, RefName, Totals, VersionId, layout};
 use crate::store::{Store, StoreError};
 
+use super::CONCURRENT;
+use super::ahead::{Ahead, Source};
 use super::error::RepoError;
+use super::folders::Folder;
 use super::read::{get_optional, read_mark, verified};
 use super::resolve::Walk;
 
@@ -71,8 +75,12 @@ impl State {
     }
 }
 
-/// A version and those before it, newest first. A version is read when it is asked for and not before; expired ones stay
-/// in the log.
+/// A version and those before it, newest first; expired ones stay in the log. The next versions are read while the ones
+/// before are asked for, a few at a time: no more than `max_count` in all, and where fewer are asked for, some are read that
+/// nobody asks for.
+///
+/// A store that lists says after the first few which versions there are, and what lies beside their records; of what is
+/// not there nothing is asked. Elsewhere a history of `n` versions takes some `n` round trips, as only a record names the one before.
 ///
 /// The stream ends with an error when a version is damaged: [`RepoError::Corrupt`] for a parent that is missing or a
 /// chain that leads in a circle, [`RepoError::NoSuchVersion`] when `start` itself is missing.
@@ -83,50 +91,117 @@ pub fn log(
 ) -> impl Stream<Item = Result<LogEntry, RepoError>> + Send + 'static {
     let left = options.max_count.unwrap_or(usize::MAX);
     let options = Arc::new(options);
-    stream::try_unfold((Walk::new(start), None, left), move |(mut walk, previous, left)| {
-        let (store, options) = (Arc::clone(&store), Arc::clone(&options));
-        async move {
-            let Some(left) = left.checked_sub(1) else {
-                return Ok(None);
-            };
-            // Only now, so that a circle does not take the entry before it away.
-            if let Some(Previous(parent)) = previous
-                && !walk.to(parent)?
-            {
-                return Ok(None);
-            }
-            let entry = entry(store.as_ref(), &walk, &options).await?;
-            let previous = Some(Previous(entry.record.parent()));
-            Ok(Some((entry, (walk, previous, left))))
-        }
-    })
+    let ahead = Ahead::new(Source::Shared(Arc::clone(&store)));
+    let walking = Walking { walk: Walk::new(start), ahead, left, record: None, ended: left == 0 };
+    stream::unfold(walking, |mut walking| async move { walking.next().await.map(|found| (found, walking)) })
+        .map(move |found| {
+            let (store, options) = (Arc::clone(&store), Arc::clone(&options));
+            async move { entry(store.as_ref(), found?, &options).await }
+        })
+        .buffered(CONCURRENT)
 }
 
-/// The parent of the entry before.
-struct Previous(Option<VersionId>);
+/// A walk that gives a version as soon as it knows of it, and its record when it goes on.
+struct Walking {
+    walk: Walk,
+    ahead: Ahead<'static>,
+    left: usize,
+    /// Whoever waits for the record of the version where the walk stands.
+    record: Option<oneshot::Sender<Result<Record, RepoError>>>,
+    ended: bool,
+}
 
-async fn entry(store: &dyn Store, walk: &Walk, options: &LogOptions) -> Result<LogEntry, RepoError> {
+/// A version, its record about to come.
+struct Found {
+    id: VersionId,
+    record: oneshot::Receiver<Result<Record, RepoError>>,
+    folder: Option<Beside>,
+}
+
+/// What lies beside a record.
+#[derive(Debug, Clone, Copy)]
+struct Beside {
+    mark: bool,
+    dataset: bool,
+    signature: bool,
+}
+
+impl Beside {
+    fn in_folder(folder: &Folder) -> Self {
+        Self {
+            mark: folder.is_marked(),
+            dataset: folder.has(layout::DATASET_JSON),
+            signature: folder.has(layout::SIGNATURE),
+        }
+    }
+}
+
+impl Walking {
+    async fn next(&mut self) -> Option<Result<Found, RepoError>> {
+        if self.ended {
+            return None;
+        }
+        if let Some(waiting) = self.record.take() {
+            let read = self.ahead.record(self.walk.at, self.left.saturating_add(1)).await;
+            let read = read.map_err(|error| self.walk.missing(error));
+            let parent = read.as_ref().ok().and_then(Record::parent);
+            // Nobody waits when the log was dropped.
+            drop(waiting.send(read));
+            match self.walk.to(parent.filter(|_| self.left > 0)) {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.ended = true;
+                    return None;
+                }
+                Err(error) => {
+                    self.ended = true;
+                    return Some(Err(error));
+                }
+            }
+        }
+        self.left = self.left.saturating_sub(1);
+        let (sender, record) = oneshot::channel();
+        self.record = Some(sender);
+        let id = self.walk.at;
+        Some(Ok(Found { id, record, folder: self.ahead.folder(id).map(Beside::in_folder) }))
+    }
+}
+
+async fn entry(store: &dyn Store, found: Found, options: &LogOptions) -> Result<LogEntry, RepoError> {
+    let Found { id, record, folder } = found;
+    let (mark, dataset, signature) =
+        folder.map_or((true, true, None), |beside| (beside.mark, beside.dataset, Some(beside.signature)));
+    let mark = async {
+        match mark {
+            true => read_mark(store, id).await,
+            false => Ok(None),
+        }
+    };
     let dataset = async {
-        match options.totals {
-            true => get_optional(store, &layout::dataset(walk.at)).await,
+        match options.totals && dataset {
+            true => get_optional(store, &layout::dataset(id)).await,
             false => Ok(None),
         }
     };
     let signed = async {
-        match store.head(&layout::signature(walk.at)).await {
+        if let Some(there) = signature {
+            return Ok(there);
+        }
+        match store.head(&layout::signature(id)).await {
             Ok(_) => Ok(true),
             // Where listing is not allowed, S3 denies access to keys that are not there.
             Err(StoreError::NotFound { .. } | StoreError::Permission { .. }) => Ok(false),
             Err(error) => Err(error),
         }
     };
-    let (record, mark, dataset, signed) = join4(walk.record(store), read_mark(store, walk.at), dataset, signed).await;
-    let record = record?;
+    let (record, mark, dataset, signed) = join4(record, mark, dataset, signed).await;
+    // The walk sends it before it ends.
+    let record = record.unwrap_or(Err(RepoError::NoSuchVersion { id }))?;
     let dataset = verified(dataset?, record.dataset_sha256);
     Ok(LogEntry {
         state: State::of(mark?),
         signed: signed?,
-        refs: options.refs.get(&walk.at).cloned().unwrap_or_default(),
+        refs: options.refs.get(&id).cloned().unwrap_or_default(),
         totals: dataset.and_then(|bytes| Dataset::parse(&bytes).ok()).map(|dataset| dataset.totals),
         record,
     })

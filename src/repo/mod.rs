@@ -3,8 +3,10 @@
 //! Functions that only read the layout take a [`Store`](crate::store::Store); those that need the settings take a
 //! [`Repository`]. Decisions are pure functions; whatever needs the time is given a clock.
 
+mod ahead;
 mod catalog;
 mod clone;
+mod conditions;
 mod error;
 mod expire;
 mod folders;
@@ -26,11 +28,12 @@ mod write;
 
 pub use catalog::{CatalogFiles, LookInto, fetch_catalog, named_by, require_inside, require_no_wal};
 pub use clone::{CloneError, CloneOptions, Cloned, clone};
+pub use conditions::{ignored_conditions, require_conditions};
 pub use error::RepoError;
 pub use expire::{ExpireAction, ExpireOptions, ExpirePlan, ExpireRow, plan_expire, run_expire};
 pub use fsck::{Code, Depth, Finding, Fsck, FsckOptions, Level, fsck, fsck_sources};
 pub use gc::{GcOptions, GcPlan, GcReason, GcRow, plan_gc, run_gc};
-pub use init::{Init, InitOptions, ignored_conditions, init};
+pub use init::{Init, InitOptions, init};
 pub use log::{LogEntry, LogOptions, State, log};
 pub use open::{Repository, place};
 pub use publish::{

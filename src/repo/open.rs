@@ -15,6 +15,7 @@ use super::resolve::{Resolved, resolve};
 pub struct Repository {
     store: Arc<dyn Store>,
     settings: Settings,
+    keeps_conditions: bool,
 }
 
 impl Repository {
@@ -25,7 +26,7 @@ impl Repository {
     /// [`RepoError::Corrupt`] when it cannot be read.
     pub async fn open(store: Arc<dyn Store>) -> Result<Self, RepoError> {
         let settings = read_settings(store.as_ref()).await?;
-        Ok(Self { store, settings })
+        Ok(Self { store, settings, keeps_conditions: false })
     }
 
     /// Opens the repository and finds the version of a revision at the same time.
@@ -39,7 +40,19 @@ impl Repository {
     pub async fn open_at(store: Arc<dyn Store>, revision: &Revision) -> Result<(Self, Resolved), RepoError> {
         let (settings, resolved) = join(read_settings(store.as_ref()), resolve(store.as_ref(), revision)).await;
         let settings = settings?;
-        Ok((Self { store, settings }, resolved?))
+        Ok((Self { store, settings, keeps_conditions: false }, resolved?))
+    }
+
+    /// Says that the store was found to keep the conditions of writes not long ago
+    /// ([`require_conditions`](super::require_conditions)), so that a push need not try it.
+    #[must_use]
+    pub fn with_kept_conditions(self, known: bool) -> Self {
+        Self { keeps_conditions: known, ..self }
+    }
+
+    /// Whether it is known that the store keeps the conditions of writes.
+    pub(super) fn keeps_conditions(&self) -> bool {
+        self.keeps_conditions
     }
 
     /// Where the files are.
@@ -80,7 +93,10 @@ pub fn place(store: &dyn Store, key: &str) -> String {
 pub(super) async fn read_settings(store: &dyn Store) -> Result<Settings, RepoError> {
     match store.get(layout::FDL_JSON).await {
         Ok(object) => Ok(Settings::parse(&object.bytes)?),
-        Err(StoreError::NotFound { .. }) => Err(RepoError::NotARepository { location: store.location().to_owned() }),
+        Err(StoreError::NotFound { .. }) => {
+            let (location, oddity) = (store.location().to_owned(), store.oddity());
+            Err(RepoError::NotARepository { location, oddity })
+        }
         Err(error) => Err(error.into()),
     }
 }

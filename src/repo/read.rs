@@ -105,6 +105,8 @@ pub async fn read_mark(store: &dyn Store, id: VersionId) -> Result<Option<Expire
         // It is there, so it stops the reader, whether or not it can be read.
         Ok(_) => Ok(Some(match store.get(&key).await {
             Ok(object) => Expired::parse(&object.bytes),
+            // A server that answers anything to a HEAD.
+            Err(StoreError::NotFound { .. }) => return Ok(None),
             Err(_) => Expired::default(),
         })),
         Err(StoreError::NotFound { .. }) => Ok(None),

@@ -8,8 +8,9 @@ use futures::future::join;
 use crate::format::{Base, IdPrefix, RefKind, RefName, Revision, VersionId, layout};
 use crate::store::{ETag, Store, StoreError};
 
+use super::ahead::{Ahead, Source};
 use super::error::RepoError;
-use super::read::{Held, read_head, read_record, read_ref};
+use super::read::{Held, read_head, read_ref};
 
 /// What a revision came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,6 +107,8 @@ async fn by_name(
         Err(StoreError::NotFound { .. } | StoreError::Permission { .. }) => false,
         Err(error) => return Err(error.into()),
     };
+    // There are servers that answer anything to a HEAD.
+    let tagged = tagged && (held.is_none() || !matches!(read_ref(store, tag).await, Ok(None)));
     match (held, tagged) {
         (Some(_), true) => {
             return Err(RepoError::AmbiguousName { branch: branch.clone(), tag: tag.clone() });
@@ -162,9 +165,10 @@ async fn by_prefix(store: &dyn Store, prefix: &IdPrefix) -> Result<Resolved, Rep
 
 /// The version that many generations before `start`.
 async fn ancestor(store: &dyn Store, start: VersionId, revision: &Revision) -> Result<VersionId, RepoError> {
-    let mut walk = Walk::new(start);
+    let (mut walk, mut ahead) = (Walk::new(start), Ahead::new(Source::Borrowed(store)));
     for generations in 0..revision.back {
-        let record = walk.record(store).await?;
+        let left = usize::try_from(revision.back - generations).unwrap_or(usize::MAX);
+        let record = ahead.record(walk.at, left).await.map_err(|error| walk.missing(error))?;
         if !walk.to(record.parent())? {
             return Err(RepoError::NoSuchAncestor { revision: revision.to_string(), generations });
         }
@@ -184,11 +188,6 @@ pub(super) struct Walk {
 impl Walk {
     pub(super) fn new(start: VersionId) -> Self {
         Self { at: start, child: None, seen: BTreeSet::from([start]) }
-    }
-
-    /// The record of the version where it stands.
-    pub(super) async fn record(&self, store: &dyn Store) -> Result<crate::format::Record, RepoError> {
-        read_record(store, self.at).await.map_err(|error| self.missing(error))
     }
 
     /// Goes on to the parent. No when there is none.
@@ -221,7 +220,7 @@ pub(super) async fn descends_from(
     ancestor: VersionId,
     stop: Option<VersionId>,
 ) -> Result<bool, RepoError> {
-    let mut walk = Walk::new(from);
+    let (mut walk, mut ahead) = (Walk::new(from), Ahead::new(Source::Borrowed(store)));
     loop {
         if walk.at == ancestor {
             return Ok(true);
@@ -229,7 +228,7 @@ pub(super) async fn descends_from(
         if Some(walk.at) == stop {
             return Ok(false);
         }
-        let record = walk.record(store).await?;
+        let record = ahead.record(walk.at, usize::MAX).await.map_err(|error| walk.missing(error))?;
         if !walk.to(record.parent())? {
             return Ok(false);
         }

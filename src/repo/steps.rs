@@ -4,6 +4,7 @@
 use crate::format::{Code, VersionId};
 use crate::store::{Store, StoreError};
 
+use super::ahead::{Ahead, Source};
 use super::error::RepoError;
 use super::read::read_mark;
 use super::resolve::Walk;
@@ -25,10 +26,10 @@ pub(super) async fn between(
     held: Option<VersionId>,
     new: VersionId,
 ) -> Result<Vec<VersionId>, RepoError> {
-    let mut walk = Walk::new(new);
+    let (mut walk, mut ahead) = (Walk::new(new), Ahead::new(Source::Borrowed(store)));
     let mut steps = vec![new];
     loop {
-        let record = walk.record(store).await?;
+        let record = ahead.record(walk.at, usize::MAX).await.map_err(|error| walk.missing(error))?;
         if !walk.to(record.parent())? {
             // A branch that is new begins with the first version.
             if held.is_some() {

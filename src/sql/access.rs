@@ -92,6 +92,16 @@ impl Access {
         matches!(self.way, Way::Http(_))
     }
 
+    /// What tells this store from others, for what is remembered of it; none for a folder of this machine.
+    pub(super) fn identity(&self) -> Option<String> {
+        let location = self.store.location();
+        match &self.way {
+            Way::Files => None,
+            Way::S3(s3) => Some(format!("{} {location}", s3.endpoint().unwrap_or_default())),
+            Way::Http(_) => Some(location.to_owned()),
+        }
+    }
+
     /// The store, where it is in S3.
     pub(super) fn s3(&self) -> Option<Arc<S3Store>> {
         match &self.way {

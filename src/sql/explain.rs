@@ -10,7 +10,7 @@ impl From<RepoError> for Error {
         let (code, hint): (Code, String) = match error {
             RepoError::Store(error) => return error.into(),
             RepoError::Format(error) => return error.into(),
-            RepoError::NotARepository { location } => (
+            RepoError::NotARepository { location, .. } => (
                 Code::NotARepository,
                 format!("check the location, or start one there with CALL fdl_init('{location}');"),
             ),

@@ -10,6 +10,7 @@ mod cache;
 mod catalogs;
 mod command;
 mod commands;
+mod conditions;
 mod contents;
 mod context;
 mod entry;

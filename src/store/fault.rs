@@ -202,6 +202,10 @@ impl Store for FaultStore {
         self.inner.retry()
     }
 
+    fn oddity(&self) -> Option<&'static str> {
+        self.inner.oddity()
+    }
+
     async fn get(&self, key: &str) -> Result<Object, StoreError> {
         self.faulty(Verb::Get, key, self.inner.get(key)).await
     }

@@ -199,6 +199,10 @@ impl Store for LoggedStore {
         self.inner.retry()
     }
 
+    fn oddity(&self) -> Option<&'static str> {
+        self.inner.oddity()
+    }
+
     async fn get(&self, key: &str) -> Result<Object, StoreError> {
         let request = self.inner.get(key);
         self.logged(Verb::Get, key, request, |object| object.bytes.len() as u64).await

@@ -71,6 +71,11 @@ pub trait Store: Send + Sync + std::fmt::Debug {
         None
     }
 
+    /// What was met that is odd about the store and that its users should hear of, as the rest of a sentence about it.
+    fn oddity(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Reads a whole small object: of one that has more bytes than [`layout::limit`](crate::format::layout::limit) gives for its key, no
     /// more than a byte behind that, and it is [`StoreError::TooLarge`].
     async fn get(&self, key: &str) -> Result<Object, StoreError>;

@@ -358,3 +358,44 @@ impl Store for Turns {
         self.0.delete_if_unchanged(key, etag).await
     }
 }
+
+/// A store that ignores conditions: it writes, whatever they say.
+#[derive(Debug)]
+pub struct Careless(pub Arc<MemoryStore>);
+
+#[async_trait]
+impl Store for Careless {
+    fn location(&self) -> &str {
+        "memory:careless"
+    }
+    async fn get(&self, key: &str) -> Result<Object, StoreError> {
+        self.0.get(key).await
+    }
+    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
+        self.0.get_range(key, range).await
+    }
+    async fn download(&self, key: &str, target: &Path, most: u64) -> Result<u64, StoreError> {
+        self.0.download(key, target, most).await
+    }
+    async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
+        self.0.head(key).await
+    }
+    async fn put(&self, key: &str, body: Body) -> Result<(), StoreError> {
+        self.0.put(key, body).await
+    }
+    async fn put_if_absent(&self, key: &str, bytes: Bytes) -> Result<ConditionalWrite, StoreError> {
+        self.0.put(key, Body::Bytes(bytes)).await.map(|()| ConditionalWrite::Written)
+    }
+    async fn put_if_unchanged(&self, key: &str, bytes: Bytes, _: &ETag) -> Result<ConditionalWrite, StoreError> {
+        self.put_if_absent(key, bytes).await
+    }
+    fn list(&self, prefix: &str) -> BoxStream<'_, Result<ObjectMeta, StoreError>> {
+        self.0.list(prefix)
+    }
+    async fn delete(&self, key: &str) -> Result<(), StoreError> {
+        self.0.delete(key).await
+    }
+    async fn delete_if_unchanged(&self, key: &str, _: &ETag) -> Result<ConditionalWrite, StoreError> {
+        self.0.delete(key).await.map(|()| ConditionalWrite::Written)
+    }
+}

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use tempfile::TempPath;
 
-use crate::format::{Sha256, layout};
+use crate::format::{Expired, Sha256, Signature, layout};
 use crate::store::{Body, FilePut, FileToPut, Store, StoreError};
 
 use super::super::CONCURRENT;
@@ -176,16 +177,33 @@ async fn carry_one(
         return stream_one(source, target, scratch, object, size).await;
     }
     let Some(read) = get_optional(source, &object.key).await? else {
+        // A signature that is only said to be there is none.
+        if object.key.ends_with(layout::SIGNATURE) {
+            return Ok(None);
+        }
         return gone(source, &object.key).await;
     };
     check_hash(&object, Sha256::of(&read.bytes))?;
-    match write_new(target, &object.key, &Content::Bytes(read.bytes.clone())).await? {
-        Put::Written => Ok(Some(read.bytes.len() as u64)),
+    let Some(bytes) = readable(&object.key, read.bytes)? else {
+        return Ok(None);
+    };
+    match write_new(target, &object.key, &Content::Bytes(bytes.clone())).await? {
+        Put::Written => Ok(Some(bytes.len() as u64)),
         Put::Same => Ok(None),
         // A mark may say something else of the same version; it stays.
         Put::Other if object.key.ends_with(layout::EXPIRED_JSON) => Ok(None),
         Put::Other => Err(RepoError::corrupt(&object.key, "the copy has it with other bytes, and nothing is replaced")),
     }
+}
+
+/// What is copied of a file that no hash vouches for: written once, it could never be put right. A mark that cannot be read
+/// stops a reader, so the copy gets a plain one; a signature that cannot be read says nothing.
+fn readable(key: &str, bytes: Bytes) -> Result<Option<Bytes>, RepoError> {
+    Ok(match layout::in_version(key) {
+        Some((id, layout::EXPIRED_JSON)) if !Expired::is_readable(&bytes) => Some(Expired::default().print(id)?.into()),
+        Some((_, layout::SIGNATURE)) if Signature::parse(&bytes).is_err() => None,
+        _ => Some(bytes),
+    })
 }
 
 async fn get_size(store: &dyn Store, key: &str) -> Result<Option<u64>, StoreError> {

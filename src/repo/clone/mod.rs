@@ -21,6 +21,7 @@ use crate::format::{Files, Record, RefName, Settings, VersionId, layout};
 use crate::store::{Store, StoreError};
 
 use super::catalog::{LookInto, every_list, version_files};
+use super::conditions::{require_conditions, require_conditions_at};
 use super::error::RepoError;
 use super::key_set::KeySet;
 use super::open::{Repository, read_settings};
@@ -139,6 +140,9 @@ pub async fn clone(
     if !target.lists {
         work.begin(new, &chosen).await?;
     }
+    if !(new && target.lists) {
+        require_conditions(target.store).await?;
+    }
     // What either side has taken away needs no data files.
     let live = chosen.versions.iter().filter(|version| !version.marked && !target.has_taken_away(version.record.id));
     let live: Vec<&choose::Version> = live.collect();
@@ -148,6 +152,9 @@ pub async fn clone(
         work.sources(&chosen.versions, options.refs.is_empty()).await?;
     }
     work.extras(&chosen.extras).await?;
+    if let (true, Some(last)) = (new && target.lists, chosen.versions.last()) {
+        require_conditions_at(target.store, &layout::version_json(last.record.id)).await?;
+    }
     let moved = refs::write(source.store(), target, &chosen).await?;
     work.taken_away(&chosen.versions).await?;
     if new && target.lists {

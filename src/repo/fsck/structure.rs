@@ -70,7 +70,10 @@ impl Scene<'_> {
                 let repair = self.repairs.bring_back();
                 self.find(Finding::error(Code::Missing, layout::FDL_JSON, "it is missing").mended_by(repair));
             }
-            Some(None) => return Err(RepoError::NotARepository { location: self.store.location().to_owned() }),
+            Some(None) => {
+                let (location, oddity) = (self.store.location().to_owned(), self.store.oddity());
+                return Err(RepoError::NotARepository { location, oddity });
+            }
         }
         if !head_there {
             // What is wrong with it is told by whoever compares it.

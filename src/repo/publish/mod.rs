@@ -5,10 +5,12 @@ mod local;
 mod send;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use futures::future::try_join;
 
 use crate::format::{Clock, Files, RefKind, RefName, StoredFile, VersionId, layout, print_ref};
 use crate::store::{ConditionalWrite, ETag, Patience, Store, StoreError};
 
+use super::conditions::require_conditions;
 use super::error::RepoError;
 use super::open::Repository;
 use super::read::{Held, read_files, read_live, read_record, read_ref};
@@ -79,6 +81,8 @@ pub struct PushReport {
     pub bytes_uploaded: u64,
     /// How many files that the versions name were in the repository already.
     pub files_skipped: u64,
+    /// Whether the store was tried and found to keep the conditions of writes.
+    pub conditions_kept: bool,
     /// What did not go as well as it should, and what else the user should know.
     pub notes: Vec<String>,
 }
@@ -91,6 +95,7 @@ pub struct PushReport {
 /// # Errors
 /// - [`RepoError::Conflict`]: the branch is elsewhere; found before anything is written where possible.
 /// - [`RepoError::UnknownOutcome`]: the answer to the last write was lost and the branch cannot be read.
+/// - [`RepoError::NoConditions`]: the store ignores the conditions of writes. No version and no ref was written.
 /// - [`RepoError::Rejected`]: the store refuses to move the branch although nobody else did.
 /// - [`RepoError::Corrupt`]: a data file is missing or has another size, or a file of the version is there already
 ///   with other bytes. The branch was not moved.
@@ -160,6 +165,7 @@ fn nothing_to_send(push: &Push<'_>, held: Option<VersionId>, notes: Vec<String>)
         files_uploaded: 0,
         bytes_uploaded: 0,
         files_skipped: 0,
+        conditions_kept: false,
         notes,
     }
 }
@@ -232,7 +238,9 @@ impl Work<'_> {
             None => self.new_files(chain, base).await?,
         };
         let data_dir = &self.repository.settings().data_dir;
-        let sent = send::data_files(store, data_dir, &push.data, &new).await?;
+        // Nothing points at a data file yet.
+        let (sent, conditions_kept) =
+            try_join(send::data_files(store, data_dir, &push.data, &new), self.require_conditions()).await?;
         let sent = send::sources(store, chain, sent).await?;
         send::contents(store, chain).await?;
         send::records(store, chain).await?;
@@ -262,8 +270,17 @@ impl Work<'_> {
             files_uploaded: sent.files,
             bytes_uploaded: sent.bytes,
             files_skipped: sent.skipped.saturating_add(kept),
+            conditions_kept,
             notes,
         })
+    }
+
+    /// Whether the store was tried, and keeps them.
+    async fn require_conditions(&self) -> Result<bool, RepoError> {
+        match self.repository.keeps_conditions() {
+            true => Ok(false),
+            false => require_conditions(self.repository.store()).await,
+        }
     }
 
     fn old(&self) -> Option<VersionId> {

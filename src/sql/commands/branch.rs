@@ -3,6 +3,7 @@
 use super::{column, text};
 use crate::format::RefName;
 use crate::repo::{self, RefChange, RepoError, Repository};
+use crate::sql::conditions;
 use crate::sql::place::of_call;
 use crate::sql::{Arguments, Column, ColumnType, Command, Context, Error, Output, Value};
 
@@ -39,6 +40,7 @@ pub(super) fn make(
     let place = of_call(context, arguments)?;
     place.require_pushed(arguments, "name")?;
     let (repository, resolved) = place.open(context, arguments)?;
+    conditions::require(context, &place.access)?;
     let made = create(&repository, resolved.version()?)??;
     Ok(row(&made))
 }

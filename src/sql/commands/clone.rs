@@ -40,13 +40,17 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     let (folder, files) = (temporary_folder()?, catalog_files(&repository.settings().data_dir));
     let look = LookInto { scratch: folder.path(), files: Some(&files) };
     let cloned = context.block_on(repo::clone(&repository, target.as_ref(), &options, look))??;
+    let mut notes = cloned.notes;
+    if let Some(oddity) = place.access.store.oddity() {
+        notes.push(format!("{}: {oddity}; what cannot be read was taken for absent", place.access.store.location()));
+    }
     let refs: Vec<String> = cloned.refs.keys().map(|name| name.full().to_owned()).collect();
     Ok(Output::row([
         Value::from(cloned.objects_copied),
         Value::from(cloned.objects_skipped),
         Value::from(cloned.bytes_copied),
         Value::from(refs),
-        super::commit::note(&cloned.notes),
+        super::commit::note(&notes),
     ]))
 }
 

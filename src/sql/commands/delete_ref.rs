@@ -4,6 +4,7 @@ use super::branch::{COLUMNS, row};
 use super::text;
 use crate::format::RefName;
 use crate::repo::{self, Repository};
+use crate::sql::conditions;
 use crate::sql::place::of_call;
 use crate::sql::{Arguments, Command, Context, Error, Output};
 
@@ -21,6 +22,7 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     let name =
         RefName::parse(arguments.text("ref").ok_or_else(missing)?).map_err(|e| Error::from(e).with_hint(full))?;
     let place = of_call(context, arguments)?;
+    conditions::require(context, &place.access)?;
     let deleted = context.block_on(async {
         let repository = Repository::open(place.access.store).await?;
         repo::delete_ref(repository.store(), &name).await

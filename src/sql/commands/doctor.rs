@@ -47,6 +47,9 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
         report.add("refs.json", context.block_on(refs_json(&repository, refs))?);
         report.add("default version", default_version(context, &connection, &place, &repository, refs));
     }
+    if let Some(oddity) = repository.store().oddity() {
+        report.add("what is not there", Err(odd(oddity)));
+    }
     report.add("conditional writes", conditional_writes(context, &repository)?);
     Ok(Output::Rows(report.rows))
 }
@@ -113,6 +116,12 @@ fn default_version(
     let catalog = catalogs::open(context, repository, &resolved, &reader, (&keep, layout::MAX_CATALOG))?;
     lake::try_version(connection, &catalog.file.to_string_lossy(), &repository.data_path())?;
     Ok(format!("DuckDB attaches {version}"))
+}
+
+/// A server that readers get along with, and others may not.
+fn odd(oddity: &str) -> Error {
+    let hint = "let the server answer 404; fdl takes what it cannot read there for absent.";
+    Error::new(Code::Store, oddity, hint)
 }
 
 fn conditional_writes(context: &Context, repository: &Repository) -> Result<Result<String, Error>, Error> {

@@ -1,14 +1,15 @@
 //! `fdl_init(repository)`: starts a repository.
 
 use std::str::FromStr;
+use std::sync::Arc;
 
 use uuid::Uuid;
 
 use super::{column, text, texts};
 use crate::format::{CatalogFormat, DataDir, RefName, SystemRandom};
 use crate::repo::{self, InitOptions};
-use crate::sql::access;
 use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Value};
+use crate::sql::{access, conditions};
 
 pub(super) const COMMAND: Command = Command {
     name: "fdl_init",
@@ -37,9 +38,11 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     let formats = arguments.texts("catalog_formats").iter().map(|format| CatalogFormat::from_user(format));
     options.catalog_formats = formats.collect::<Result<_, _>>()?;
     let connection = context.connection()?;
-    let store = access::open(context, &connection, arguments.positional()?, arguments.text("token"))?.store;
+    let access = access::open(context, &connection, arguments.positional()?, arguments.text("token"))?;
     drop(connection);
+    let store = Arc::clone(&access.store);
     let init = context.block_on(repo::init(store.as_ref(), options, &SystemRandom))??;
+    conditions::remember(context, &access);
     Ok(Output::row([
         Value::from(store.location()),
         Value::from(init.settings.id.map(|id| id.to_string())),

@@ -13,6 +13,7 @@ use crate::lake::{self, Checkout, WorkingCopy};
 use crate::repo::{
     self, DataSource, Expected, Held, LocalVersion, Push, PushOutcome, PushReport, RepoError, Repository,
 };
+use crate::sql::conditions;
 use crate::sql::formats::refresh_catalog_formats;
 use crate::sql::place::find_lake;
 use crate::sql::{Arguments, Code, ColumnType, Command, Context, Error, Output, Value};
@@ -70,14 +71,18 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     }
     let store = Arc::clone(&access.store);
     let (repository, held) =
-        context.block_on(join(Repository::open(access.store), repo::read_ref(store.as_ref(), &target)))?;
-    let (repository, held) = (repository?, held?);
+        context.block_on(join(Repository::open(Arc::clone(&store)), repo::read_ref(store.as_ref(), &target)))?;
+    let known = conditions::are_known(context, &access);
+    let (repository, held) = (repository?.with_kept_conditions(known), held?);
     if let (Some(tag), Some(tip)) = (&tag, checkout.tip()) {
         require_free_tag(context, &repository, tag, tip)?;
     }
     let report = push(context, &repository, &copy, &checkout, &target, held)
         .map_err(|error| explain_conflict(error, &checkout, lake.alias.as_deref(), copy.file()))?;
     notes.extend(report.notes.iter().cloned());
+    if report.conditions_kept {
+        conditions::remember(context, &access);
+    }
     if report.outcome != PushOutcome::Uploaded {
         // Never what the branch holds: its rows are not those of the working catalog when somebody built upon ours.
         checkout.base = checkout.tip();

@@ -20,11 +20,13 @@ use super::local::local_error;
 use super::net::{self, Content, Incoming, Opened, Part, Reader, Repeat, Retry, content_type, failed};
 use super::{Body, ConditionalWrite, ETag, FilePut, FileToPut, Object, ObjectMeta, Store, StoreError, key};
 use fault::{NAME, refusal, unanswered, unread, unwritten};
+use page::{Page, Pages};
 use request::{Ask, Server, Token};
 use root::Root;
 
 mod batch;
 mod fault;
+mod page;
 mod request;
 mod root;
 
@@ -41,6 +43,8 @@ pub struct HttpStore {
     no_batches: Arc<AtomicBool>,
     /// Whether the place that its upload URLs lead to was found to be out of reach.
     no_uploads: Arc<AtomicBool>,
+    /// What it answers for what is not there.
+    pages: Arc<Pages>,
 }
 
 impl HttpStore {
@@ -70,7 +74,12 @@ impl HttpStore {
         let token = token.map_err(|why| failed(root.as_str(), "open", why))?;
         let shown = root.as_str().to_owned();
         let server = Server::new(root, token, retry).map_err(|error| failed(&shown, "open", error))?;
-        Ok(Self { server: Arc::new(server), no_batches: Arc::default(), no_uploads: Arc::default() })
+        Ok(Self {
+            server: Arc::new(server),
+            no_batches: Arc::default(),
+            no_uploads: Arc::default(),
+            pages: Arc::default(),
+        })
     }
 
     fn ask(&self, method: Method, key: &str) -> Result<Ask, StoreError> {
@@ -106,6 +115,28 @@ impl HttpStore {
             true => Ok(ConditionalWrite::Written),
             false => refusal(key, action, replaces, self.server.answer(incoming).await),
         }
+    }
+
+    /// What the server answers for a name like this one that nobody can have.
+    async fn page(&self, key: &str) -> Result<Option<Page>, StoreError> {
+        let ask = async {
+            let nobody = page::nobody(key);
+            match net::get(self, &nobody).await {
+                Ok(object) => Ok(Some(Page { size: object.bytes.len() as u64 })),
+                Err(StoreError::NotFound { .. } | StoreError::Permission { .. }) => Ok(None),
+                Err(error) => Err(error),
+            }
+        };
+        self.pages.ask(key, ask).await
+    }
+
+    /// Whether an answer of this size is the page of a server that has nothing at the key.
+    async fn is_page(&self, key: &str, incoming: &Incoming, size: Option<u64>) -> Result<bool, StoreError> {
+        if page::is_text(key) || !page::calls_itself_page(incoming) {
+            return Ok(false);
+        }
+        let page = self.page(key).await?;
+        Ok(page.is_some_and(|page| size.is_none_or(|size| size == page.size)))
     }
 
     /// What `head` gives, from a server that has no HEAD or tells no size in it: out of a GET of the first byte.
@@ -164,6 +195,10 @@ impl Reader for HttpStore {
             ask.headers.insert(IF_RANGE, header(key, "read", state)?);
         }
         let incoming = self.send(key, "read", ask).await?;
+        let may_be_page = incoming.status() == StatusCode::OK && key != page::nobody(key);
+        if may_be_page && self.is_page(key, &incoming, size_of(&incoming)).await? {
+            return Err(StoreError::NotFound { key: key.to_owned() });
+        }
         let offset = match incoming.status() {
             StatusCode::RANGE_NOT_SATISFIABLE => return Ok(None),
             StatusCode::PARTIAL_CONTENT => offset_of(&incoming).filter(|offset| *offset <= part.start),
@@ -199,8 +234,16 @@ impl Store for HttpStore {
         Some(self.server.retry)
     }
 
+    fn oddity(&self) -> Option<&'static str> {
+        self.pages.were_met().then_some("its server answers 200 with a page for what is not there")
+    }
+
     async fn get(&self, key: &str) -> Result<Object, StoreError> {
-        net::get(self, key).await
+        let object = net::get(self, key).await?;
+        match page::is_odd(key, &object.bytes) && self.page(key).await?.is_some() {
+            true => Err(StoreError::NotFound { key: key.to_owned() }),
+            false => Ok(object),
+        }
     }
 
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
@@ -218,10 +261,19 @@ impl Store for HttpStore {
         let incoming = self.send(key, "read", self.ask(Method::HEAD, key)?).await?;
         match incoming.status() {
             StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED => self.first_byte(key).await,
-            status if status.is_success() => match size_of(&incoming) {
-                Some(size) => Ok(meta(key, size, &incoming)),
-                None => self.first_byte(key).await,
-            },
+            status if status.is_success() => {
+                if page::is_text(key) && page::calls_itself_page(&incoming) {
+                    // Only its content tells.
+                    self.get(key).await?;
+                }
+                match size_of(&incoming) {
+                    size if self.is_page(key, &incoming, size).await? => {
+                        Err(StoreError::NotFound { key: key.to_owned() })
+                    }
+                    Some(size) => Ok(meta(key, size, &incoming)),
+                    None => self.first_byte(key).await,
+                }
+            }
             _ => Err(unread(key, self.server.answer(incoming).await)),
         }
     }

@@ -245,6 +245,10 @@ impl Door {
         Ok(Self { location, retry, settings, service, client, metadata, bucket: tokio::sync::OnceCell::new() })
     }
 
+    pub(super) fn endpoint(&self) -> Option<&str> {
+        self.settings.endpoint.as_ref().map(Url::as_str)
+    }
+
     pub(super) async fn bucket(&self) -> Result<Arc<Bucket>, Cause> {
         let open = || async {
             let metadata = self.metadata.as_deref();

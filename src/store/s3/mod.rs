@@ -89,6 +89,12 @@ impl S3Store {
         bucket.session().await.map_err(|cause| fault(&self.location, "open", cause, false))
     }
 
+    /// Where the service is; none for AWS itself.
+    #[must_use]
+    pub fn endpoint(&self) -> Option<&str> {
+        self.door.endpoint()
+    }
+
     async fn bucket(&self, key: &str, action: &'static str) -> Result<Arc<Bucket>, StoreError> {
         self.door.bucket().await.map_err(|cause| fault(key, action, cause, false))
     }
