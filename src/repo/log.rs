@@ -10,7 +10,7 @@ use crate::format::{Dataset, Expired, Reason, Record, RefName, Totals, VersionId
 use crate::store::{Store, StoreError};
 
 use super::error::RepoError;
-use super::read::{get_optional, read_mark, verified};
+use super::read::{get_sound, read_mark, verified};
 use super::resolve::Walk;
 
 /// What a log is to tell.
@@ -108,13 +108,14 @@ struct Previous(Option<VersionId>);
 async fn entry(store: &dyn Store, walk: &Walk, options: &LogOptions) -> Result<LogEntry, RepoError> {
     let dataset = async {
         match options.totals {
-            true => get_optional(store, &layout::dataset(walk.at)).await,
+            true => get_sound(store, &layout::dataset(walk.at)).await,
             false => Ok(None),
         }
     };
     let signed = async {
         match store.head(&layout::signature(walk.at)).await {
-            Ok(_) => Ok(true),
+            // Something is there; fdl_verify tells what.
+            Ok(_) | Err(StoreError::NotRegular { .. }) => Ok(true),
             // Where listing is not allowed, S3 denies access to keys that are not there.
             Err(StoreError::NotFound { .. } | StoreError::Permission { .. }) => Ok(false),
             Err(error) => Err(error),
