@@ -108,7 +108,7 @@ fn a_copy_holds_the_same_and_the_next_call_finds_nothing_to_do() {
     let of_versions = logged.requests().into_iter().filter(|request| request.key.starts_with("versions/0"));
     assert_eq!(of_versions.map(|request| request.key).collect::<Vec<_>>(), Vec::<String>::new());
     let left: Vec<_> = std::fs::read_dir(bench.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert!(!left.iter().any(|name| name.to_string_lossy().starts_with("fdl-")), "copies are removed");
+    assert!(!left.iter().any(|name| name.to_string_lossy().starts_with(".fdl-")), "copies are removed");
 }
 
 #[test]

@@ -238,7 +238,7 @@ fn a_catalog_that_names_other_files_is_found() {
     assert_eq!(found.len(), 4);
     assert!(found.iter().all(|finding| finding.problem == "it is no catalog"));
     let left: Vec<_> = std::fs::read_dir(bench.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert!(!left.iter().any(|name| name.to_string_lossy().starts_with("fdl-")), "copies are removed");
+    assert!(!left.iter().any(|name| name.to_string_lossy().starts_with(".fdl-")), "copies are removed");
 }
 
 #[test]

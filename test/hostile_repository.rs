@@ -10,13 +10,15 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::Arc;
 
-use fdl::format::{Clock, DataDir, Files, Record, Sha256, VersionId, layout};
+use fdl::format::{Clock, DataDir, Files, Record, Sha256, Status, Trust, VersionId, layout};
 use fdl::repo::{
     CloneError, CloneOptions, Cloned, Code, Depth, Expected, ExpireOptions, Finding, FsckOptions, GcOptions,
-    LocalVersion, LookInto, RepoError, Repository, WithdrawAction, WithdrawOptions, clone, fetch_catalog, fsck,
-    plan_expire, plan_gc, plan_withdraw, require_inside, run_expire, run_gc, run_withdraw,
+    LocalVersion, LogOptions, LookInto, RepoError, Repository, WithdrawAction, WithdrawOptions, check_version, clone,
+    fetch_catalog, fsck, log, plan_expire, plan_gc, plan_withdraw, read_files, require_inside, run_expire, run_gc,
+    run_withdraw,
 };
 use fdl::store::{Body, FolderStore, MemoryStore, Store};
+use futures::StreamExt;
 use futures::executor::block_on;
 use support::{Bench, push_new, repository_with_clock, write_data};
 
@@ -299,6 +301,25 @@ async fn files_without_end_are_found() {
         }
     }
     assert_eq!(findings(&bench, store.as_ref(), Depth::Files).await, []);
+    // What a reader can do without stops nobody, and a signature of that length is a bad one.
+    for name in ["dataset.json", "files.json", "version.json.sig"] {
+        let path = root.join(&folder).join(name);
+        let before = fs::read(&path).ok();
+        fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
+        let entry = log(store.clone(), version.id(), LogOptions { totals: true, ..LogOptions::default() });
+        assert!(entry.boxed().next().await.unwrap().is_ok(), "{name}");
+        assert_eq!(
+            read_files(store.as_ref(), &DataDir::default(), &version.record).await.unwrap().is_some(),
+            name != "files.json"
+        );
+        let verdict = check_version(store.as_ref(), version.id(), &Trust::default()).await.unwrap().verdict;
+        let bad = verdict.status == Status::Bad;
+        assert_eq!(bad, name.ends_with(".sig"), "{name}: {verdict:?}");
+        match before {
+            Some(bytes) => fs::write(&path, bytes).unwrap(),
+            None => fs::remove_file(&path).unwrap(),
+        }
+    }
     // A catalog that goes on behind the size of its record.
     let catalog = root.join(&folder).join("ducklake.duckdb");
     fs::OpenOptions::new().write(true).open(&catalog).unwrap().set_len(1 << 40).unwrap();

@@ -8,7 +8,7 @@ use crate::format::{Catalog, DataDir, Files, FormatError, Record, Sha256, layout
 use crate::store::{Store, StoreError};
 
 use super::error::RepoError;
-use super::read::{download_catalog, get_optional};
+use super::read::{download_catalog, get_sound};
 
 /// Lists the data files that a catalog file names, or says in a sentence why it cannot.
 pub type CatalogFiles<'a> = dyn Fn(&Path) -> Result<Files, String> + Send + Sync + 'a;
@@ -159,7 +159,7 @@ pub(super) async fn vouched(
     data_dir: &DataDir,
     record: &Record,
 ) -> Result<Option<Files>, RepoError> {
-    match (record.files_sha256, get_optional(store, &layout::files(record.id)).await?) {
+    match (record.files_sha256, get_sound(store, &layout::files(record.id)).await?) {
         (Some(hash), Some(object)) if Sha256::of(&object.bytes) == hash => {
             match Files::parse(&object.bytes, data_dir) {
                 Ok(files) => Ok(Some(files)),

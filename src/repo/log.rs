@@ -14,7 +14,7 @@ use super::CONCURRENT;
 use super::ahead::{Ahead, Source};
 use super::error::RepoError;
 use super::folders::Folder;
-use super::read::{get_optional, read_mark, verified};
+use super::read::{get_sound, read_mark, verified};
 use super::resolve::Walk;
 
 /// What a log is to tell.
@@ -179,7 +179,7 @@ async fn entry(store: &dyn Store, found: Found, options: &LogOptions) -> Result<
     };
     let dataset = async {
         match options.totals && dataset {
-            true => get_optional(store, &layout::dataset(id)).await,
+            true => get_sound(store, &layout::dataset(id)).await,
             false => Ok(None),
         }
     };
@@ -188,7 +188,8 @@ async fn entry(store: &dyn Store, found: Found, options: &LogOptions) -> Result<
             return Ok(there);
         }
         match store.head(&layout::signature(id)).await {
-            Ok(_) => Ok(true),
+            // Something is there; fdl_verify tells what.
+            Ok(_) | Err(StoreError::NotRegular { .. }) => Ok(true),
             // Where listing is not allowed, S3 denies access to keys that are not there.
             Err(StoreError::NotFound { .. } | StoreError::Permission { .. }) => Ok(false),
             Err(error) => Err(error),

@@ -60,6 +60,15 @@ pub(super) async fn get_optional(store: &dyn Store, key: &str) -> Result<Option<
     }
 }
 
+/// The object, or nothing when there is none or it is damaged in a way that shows without reading it: no regular file, or
+/// longer than it may be. For what a reader can do without.
+pub(super) async fn get_sound(store: &dyn Store, key: &str) -> Result<Option<Object>, StoreError> {
+    match get_optional(store, key).await {
+        Err(StoreError::TooLarge { .. } | StoreError::NotRegular { .. }) => Ok(None),
+        object => object,
+    }
+}
+
 /// The default branch.
 ///
 /// # Errors
@@ -286,7 +295,7 @@ pub fn readable_catalog(record: &Record, reader: &dyn CatalogReader) -> Result<C
 /// # Errors
 /// Those of the store, and [`RepoError::Format`] for a path that leaves the data folder.
 pub async fn read_files(store: &dyn Store, data_dir: &DataDir, record: &Record) -> Result<Option<Files>, RepoError> {
-    let object = get_optional(store, &layout::files(record.id)).await?;
+    let object = get_sound(store, &layout::files(record.id)).await?;
     let Some(bytes) = verified(object, record.files_sha256) else {
         return Ok(None);
     };
@@ -302,7 +311,7 @@ pub async fn read_files(store: &dyn Store, data_dir: &DataDir, record: &Record) 
 /// # Errors
 /// Those of the store.
 pub async fn read_dataset(store: &dyn Store, record: &Record) -> Result<Option<Dataset>, RepoError> {
-    let object = get_optional(store, &layout::dataset(record.id)).await?;
+    let object = get_sound(store, &layout::dataset(record.id)).await?;
     Ok(verified(object, record.dataset_sha256).and_then(|bytes| Dataset::parse(&bytes).ok()))
 }
 

@@ -27,7 +27,7 @@ use super::catalog::{LookInto, every_list, vouched};
 use super::error::RepoError;
 use super::folders::{Folder, Folders, list_folders, read_records};
 use super::open::Repository;
-use super::read::{get_optional, read_mark};
+use super::read::{get_optional, get_sound, read_mark};
 use super::refs::{Refs, list_refs};
 
 pub use run::run_withdraw;
@@ -242,8 +242,11 @@ async fn named(
 /// Whether the description of a version has texts by its authors in it, which may tell of rows: queries of views and
 /// comments. One that cannot be read may.
 async fn says_more_than_names(store: &dyn Store, id: VersionId) -> Result<bool, RepoError> {
-    let Some(object) = get_optional(store, &layout::dataset(id)).await? else {
-        return Ok(false);
+    let object = match get_optional(store, &layout::dataset(id)).await {
+        Ok(Some(object)) => object,
+        Ok(None) => return Ok(false),
+        Err(StoreError::TooLarge { .. } | StoreError::NotRegular { .. }) => return Ok(true),
+        Err(error) => return Err(error.into()),
     };
     let Ok(dataset) = Dataset::parse(&object.bytes) else {
         return Ok(true);
@@ -426,7 +429,7 @@ impl Scene<'_> {
     async fn unfinished(&self) -> Result<Vec<String>, RepoError> {
         let mut unfinished = Vec::new();
         for (id, _) in self.folders.by_id.iter().filter(|(_, folder)| !folder.is_complete()) {
-            let files = match get_optional(self.store, &layout::files(*id)).await? {
+            let files = match get_sound(self.store, &layout::files(*id)).await? {
                 Some(object) => Files::parse(&object.bytes, self.data_dir).ok(),
                 None => None,
             };
