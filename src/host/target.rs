@@ -399,10 +399,10 @@ mod tests {
 
         #[test]
         fn a_key_is_what_it_is(key in "data/[a-zA-Z0-9 %=é町._-]{1,30}") {
-            if let Ok(Target::Data(data)) = Target::of_key(&key) {
-                if let Ok(found) = data.key(&DataDir::default()) {
-                    prop_assert_eq!(found, key);
-                }
+            if let Ok(Target::Data(data)) = Target::of_key(&key)
+                && let Ok(found) = data.key(&DataDir::default())
+            {
+                prop_assert_eq!(found, key);
             }
         }
     }

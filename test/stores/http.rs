@@ -106,7 +106,7 @@ async fn keeps_the_reason_of_a_host() {
     server.take_log();
     server.next(1, any, Act::Say(json(409, r#"{"error":"incomplete","message":"data/main/t/x.parquet is missing"}"#)));
     match store.put_if_unchanged("refs/heads/main", bytes("two"), &etag).await.unwrap_err() {
-        StoreError::Rejected { key, status, reason } => {
+        StoreError::Rejected { key, status, reason, .. } => {
             assert_eq!((key.as_str(), status), ("refs/heads/main", 409));
             assert_eq!(reason, "data/main/t/x.parquet is missing (incomplete)");
         }
