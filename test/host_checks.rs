@@ -15,10 +15,11 @@ use std::time::Duration;
 
 use client::scene::Scene;
 use client::{Answer, Client, MAIN, NEW, RUNTIME, get, options, put, serve, version_files};
-use fdl::format::{AllowedSigners, Files, NAMESPACE, layout};
+use fdl::format::{AllowedSigners, Files, NAMESPACE, RefName, layout};
 use fdl::host::{HostOptions, Limits, LogLine};
 use fdl::repo::{
-    CloneOptions, Expected, LocalVersion, LookInto, PushOutcome, PushReport, RepoError, Repository, clone, list_refs,
+    CloneOptions, DataSource, Expected, LocalVersion, LookInto, Push, PushOutcome, PushReport, RepoError, Repository,
+    clone, list_refs, publish,
 };
 use fdl::store::fault::{Call, Fault};
 use fdl::store::{FaultStore, HttpStore, MemoryStore, Store, StoreError};
@@ -278,6 +279,30 @@ fn a_push_of_several_versions_moves_the_branch_to_one_after_the_other() {
     let again = push_by_http(&scene.bench, &client, expected, &chain).unwrap();
     assert_eq!(again.outcome, PushOutcome::UpToDate);
     read_everything(&scene.store);
+}
+
+#[test]
+fn another_branch_is_brought_forward_over_published_versions() {
+    let scene = Scene::new(options(false));
+    let chain = scene.bench.chain(Some(scene.first), 4);
+    write_data(&scene.store, &chain);
+    push_by_http(&scene.bench, &scene.client, Expected::Exactly(scene.first), &chain).unwrap();
+    assert_eq!(scene.client.put_ref("refs/heads/dev", NEW, scene.first).status, 201);
+    let store: Arc<dyn Store> = Arc::new(HttpStore::open(&scene.client.host.url(), Some("write")).unwrap());
+    let push = async {
+        let repository = Repository::open(store).await.unwrap();
+        let push = Push {
+            reference: RefName::branch("dev").unwrap(),
+            expected: Expected::Exactly(scene.first),
+            chain: &[],
+            base: Some(chain[3].id()),
+            base_files: None,
+            data: DataSource::InPlace,
+        };
+        publish(&repository, &push, scene.bench.clock.as_ref()).await
+    };
+    assert_eq!(RUNTIME.block_on(push).unwrap().outcome, PushOutcome::Pushed);
+    assert_eq!(get(&scene.store, "refs/heads/dev").unwrap().trim(), chain[3].id().to_string());
 }
 
 #[test]

@@ -67,7 +67,7 @@ def test_every_parameter_and_column_is_described(connect):
 
 
 def test_every_code_is_described():
-    codes = set(re.findall(r'"(FDL-[A-Z-]+)"', (layout.ROOT / "src" / "sql" / "error.rs").read_text(encoding="utf-8")))
+    codes = set(re.findall(r'"(FDL-[A-Z-]+)"', (layout.ROOT / "src" / "format" / "code.rs").read_text(encoding="utf-8")))
     text = SQL.read_text(encoding="utf-8")
     assert codes == set(re.findall(r"^\| (FDL-[A-Z-]+) \|", text, re.M))
     assert set(re.findall(r"FDL-[A-Z-]*[A-Z]", text)) <= codes
