@@ -363,7 +363,7 @@ fn a_copy_behind_a_host_is_brought_up_to_date_by_steps() {
         let target = HttpStore::open(&client.host.url(), Some("write")).unwrap();
         let copy = async {
             let repository = Repository::open(source.clone() as Arc<dyn Store>).await.unwrap();
-            let options = CloneOptions { refs: Vec::new(), sources: true };
+            let options = CloneOptions { refs: Vec::new(), sources: true, unknown: false };
             clone(&repository, &target, &options, LookInto { scratch: bench.path(), files: None }).await
         };
         RUNTIME.block_on(copy).unwrap();

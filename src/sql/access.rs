@@ -49,6 +49,10 @@ pub(super) fn open(
     location: &str,
     token: Option<&str>,
 ) -> Result<Access, Error> {
+    // Where a store is is shown and written down; who asks is not.
+    if let Some((location, credentials)) = store::split_credentials(location) {
+        return open(context, connection, &location, token.or(Some(&credentials)));
+    }
     let scheme = location.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
     match scheme.as_deref() {
         None => {
@@ -61,7 +65,10 @@ pub(super) fn open(
         }
         Some("s3") => {
             let secret = secret(connection, location, "s3");
-            let s3 = Arc::new(S3Store::open(location, &s3_options(secret.as_ref().unwrap_or(&BTreeMap::new())))?);
+            let has_other = secret.is_none() && has_secret(connection, location, "s3")?;
+            // DuckDB passes over its settings where there is a secret.
+            let given = secret.clone().or_else(|| settings(connection).filter(|_| !has_other)).unwrap_or_default();
+            let s3 = Arc::new(S3Store::open(location, &s3_options(&given))?);
             if secret.is_none() && has_secret(connection, location, "s3")? {
                 require_other_keys(context, &s3)?;
             }
@@ -77,9 +84,12 @@ pub(super) fn open(
                     secret(connection, location, "http").and_then(|mut secret| secret.remove("bearer_token"))
                 }),
             };
+            let extra = secret(connection, location, "http").and_then(|mut secret| secret.remove("extra_http_headers"));
+            let headers = extra.map(|text| map_of(&text)).unwrap_or_default();
             // An empty token is one too: anonymous on purpose.
             let token = token.or_else(|| std::env::var("FDL_TOKEN").ok());
-            let store = store::open_with(location, &OpenOptions { token: token.clone(), ..OpenOptions::default() })?;
+            let store =
+                store::open_with(location, &OpenOptions { token: token.clone(), headers, ..OpenOptions::default() })?;
             Ok(Access { store, way: Way::Http(token.filter(|token| !token.is_empty())) })
         }
         Some(_) => Ok(Access { store: store::open(location)?, way: Way::Files }),
@@ -126,11 +136,7 @@ impl Access {
             Way::Http(token) => {
                 lake::load_httpfs(connection)?;
                 match token {
-                    Some(token) if !has_secret(connection, location, "http")? => {
-                        let mut settings = SecretSettings::default();
-                        settings.secret("BEARER_TOKEN", token);
-                        (sql!("http"), settings)
-                    }
+                    Some(token) if !has_secret(connection, location, "http")? => (sql!("http"), http_settings(token)),
                     _ => return Ok(()),
                 }
             }
@@ -165,10 +171,22 @@ struct SecretSettings {
 }
 
 impl SecretSettings {
-    fn secret(&mut self, name: &'static str, value: &str) {
-        self.settings.push(sql!("{name} ?", name = Sql::constant(name)));
+    /// Adds a setting whose template has a `?` for the secret.
+    fn secret(&mut self, setting: Sql, value: &str) {
+        self.settings.push(setting);
         self.values.push(value.to_owned());
     }
+}
+
+/// A token, or a user and a password, as a secret says them.
+fn http_settings(token: &str) -> SecretSettings {
+    let mut made = SecretSettings::default();
+    let setting = match token.starts_with("Basic ") {
+        true => sql!("EXTRA_HTTP_HEADERS MAP {{'Authorization': ?}}"),
+        false => sql!("BEARER_TOKEN ?"),
+    };
+    made.secret(setting, token);
+    made
 }
 
 fn s3_settings(session: &store::S3Session) -> SecretSettings {
@@ -176,9 +194,9 @@ fn s3_settings(session: &store::S3Session) -> SecretSettings {
     made.settings.push(sql!("REGION {region}", region = literal(&session.region)));
     if let Some(keys) = &session.keys {
         made.settings.push(sql!("KEY_ID {id}", id = literal(&keys.access_key_id)));
-        made.secret("SECRET", &keys.secret_access_key);
+        made.secret(sql!("SECRET ?"), &keys.secret_access_key);
         if let Some(token) = &keys.session_token {
-            made.secret("SESSION_TOKEN", token);
+            made.secret(sql!("SESSION_TOKEN ?"), token);
         }
     }
     let endpoint = session.endpoint.iter();
@@ -215,6 +233,36 @@ fn secret(connection: &Connection, location: &str, kind: &str) -> Option<BTreeMa
     Some(fields(rows.ok()?.first()?.text(0).ok()?))
 }
 
+/// What `SET s3_…` says in this session, by the names that secrets use; nothing when it says neither keys nor a place.
+fn settings(connection: &Connection) -> Option<BTreeMap<String, String>> {
+    let rows = connection
+        .query(sql!(
+            "SELECT name, value FROM duckdb_settings() WHERE name LIKE 's3\\_%' ESCAPE '\\' AND value IS NOT NULL"
+        ))
+        .ok()?;
+    let settings: BTreeMap<String, String> = rows
+        .iter()
+        .filter_map(|row| {
+            let name = match row.text(0).ok()? {
+                "s3_access_key_id" => "key_id",
+                "s3_secret_access_key" => "secret",
+                "s3_session_token" => "session_token",
+                "s3_region" => "region",
+                "s3_endpoint" => "endpoint",
+                "s3_url_style" => "url_style",
+                "s3_use_ssl" => "use_ssl",
+                _ => return None,
+            };
+            Some((name.to_owned(), row.text(1).ok()?.to_owned()))
+        })
+        // AWS itself is what older releases name when nobody set it.
+        .filter(|(_, value)| !value.is_empty() && value != "s3.amazonaws.com")
+        .collect();
+    let says = |name: &str| settings.contains_key(name);
+    // The others have values when nobody set them.
+    (says("key_id") || says("endpoint")).then_some(settings)
+}
+
 fn has_secret(connection: &Connection, location: &str, kind: &str) -> Result<bool, Error> {
     let found = connection.query(which_secret(location, kind))?;
     // Ours is made anew each time: credentials end.
@@ -231,7 +279,7 @@ fn which_secret(location: &str, kind: &str) -> Sql {
 
 /// Takes apart `name=a;type=s3;key_id=…`. A value may hold `;`, so that only a known name begins a field.
 fn fields(text: &str) -> BTreeMap<String, String> {
-    const NAMES: [&str; 16] = [
+    const NAMES: [&str; 21] = [
         "name",
         "type",
         "provider",
@@ -248,6 +296,11 @@ fn fields(text: &str) -> BTreeMap<String, String> {
         "kms_key_id",
         "url_compatibility_mode",
         "refresh_info",
+        "extra_http_headers",
+        "http_proxy",
+        "http_proxy_username",
+        "http_proxy_password",
+        "verify_ssl",
     ];
     let mut fields: BTreeMap<String, String> = BTreeMap::new();
     let mut last: Option<String> = None;
@@ -269,6 +322,35 @@ fn fields(text: &str) -> BTreeMap<String, String> {
     fields
 }
 
+/// Takes apart `{name=value, other='a, value'}`, as DuckDB prints a map of texts.
+fn map_of(text: &str) -> Vec<(String, String)> {
+    let mut rest = text.trim().trim_start_matches('{').trim_end_matches('}');
+    let mut pairs = Vec::new();
+    while let Some((name, after)) = rest.split_once('=') {
+        let (value, after) = match after.strip_prefix('\'') {
+            Some(quoted) => end_of_quoted(quoted),
+            None => after.split_once(", ").map_or((after.to_owned(), ""), |(value, after)| (value.to_owned(), after)),
+        };
+        pairs.push((name.trim().trim_matches('\'').to_owned(), value));
+        rest = after.trim_start_matches(',').trim_start();
+    }
+    pairs
+}
+
+/// A text up to its closing quote, and what follows that.
+fn end_of_quoted(text: &str) -> (String, &str) {
+    let mut value = String::new();
+    let mut chars = text.char_indices();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '\\' => value.extend(chars.next().map(|(_, escaped)| escaped)),
+            '\'' => return (value, text.get(at + 1..).unwrap_or_default()),
+            c => value.push(c),
+        }
+    }
+    (value, "")
+}
+
 fn s3_options(secret: &BTreeMap<String, String>) -> S3Options {
     let text = |name: &str| secret.get(name).filter(|value| !value.is_empty()).cloned();
     S3Options {
@@ -285,6 +367,16 @@ fn s3_options(secret: &BTreeMap<String, String>) -> S3Options {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn extra_headers_are_taken_apart() {
+        let text = "name=h;type=http;bearer_token=tok;extra_http_headers={Authorization='Basic abc=', X-A='a, b;c=d', X-B=e};verify_ssl=1";
+        let headers = map_of(&fields(text)["extra_http_headers"]);
+        let expected = [("Authorization", "Basic abc="), ("X-A", "a, b;c=d"), ("X-B", "e")];
+        assert_eq!(headers, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        assert_eq!(map_of("{X='it\\'s'}"), [("X".to_owned(), "it's".to_owned())]);
+        assert_eq!(map_of("{}"), []);
+    }
 
     #[test]
     fn a_secret_is_taken_apart() {

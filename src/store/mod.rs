@@ -32,7 +32,7 @@ pub use log::LoggedStore;
 pub use memory::MemoryStore;
 pub use net::Retry;
 pub use object::{Body, ConditionalWrite, ETag, FilePut, FileToPut, Object, ObjectMeta};
-pub use open::{OpenOptions, open, open_with};
+pub use open::{OpenOptions, open, open_with, split_credentials};
 pub use patience::Patience;
 pub use request::Verb;
 pub use s3::{S3Options, S3Session, S3Store};

@@ -1,5 +1,6 @@
 """Repositories behind HTTP: what readers and writers do through a host or a plain web server, mirrors, and tokens."""
 
+import base64
 import json
 import os
 import re
@@ -354,3 +355,32 @@ def test_tokens_are_not_shown(closed, open_session, bare):
         with pytest.raises(Exception) as refused:
             open_session().fdl("attach", location)
         assert "[FDL-" in str(refused.value) and WRITE not in str(refused.value), refused.value
+
+
+def test_the_first_query_of_a_session_carries_the_token(writer, place, host, open_session, monkeypatch):
+    """Data files are read by DuckDB itself, by the secret that fdl makes, in a session that has read nothing yet."""
+    monkeypatch.delenv("FDL_TOKEN")
+    url = host.serve(place.folder.path, read_token=READ, write_token=WRITE)
+    with wire.Proxy(url) as proxy:
+        for cache in ("never", "auto"):
+            session = open_session()
+            session.fdl("attach", proxy.url, alias="p", token=READ, cache=cache)
+            assert session.column("FROM p.t ORDER BY a") == list(range(10))
+        data = [request for request in proxy.requests if "/data/" in request.path]
+        assert data and all(request.headers.get("Authorization") == f"Bearer {READ}" for request in data)
+        assert all(request.answer[0] < 400 for request in data)
+
+
+def test_a_user_and_a_password_in_the_url(writer, place, open_session, bare, monkeypatch):
+    """Basic authentication: of fdl's own requests and of DuckDB's; the location that is kept has neither."""
+    monkeypatch.delenv("FDL_TOKEN")
+    expected = "Basic " + base64.b64encode(b"aiko:hu:sh").decode()
+    with wire.Static(place.folder.path) as files, wire.Proxy(files.url) as proxy:
+        session = open_session()
+        location = proxy.url.replace("http://", "http://aiko:hu%3Ash@")
+        attached = session.fdl("attach", location, alias="p")
+        assert "hu" not in json.dumps(attached)
+        assert session.value("SELECT count(*) FROM p.t") == 10
+        session.checkout(location, path="other.sqlite")
+        assert proxy.requests and all(request.headers.get("Authorization") == expected for request in proxy.requests)
+        assert files_with("hu%3Ash", bare) == files_with(expected, bare) == []

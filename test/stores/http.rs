@@ -327,3 +327,84 @@ async fn hears_a_server_that_does_not_want_the_rest() {
     assert!(matches!(error, StoreError::Rejected { status: 413, .. }), "{error:?}");
     server.abort();
 }
+
+#[tokio::test]
+async fn a_server_that_answers_no_head_is_asked_by_get() {
+    for status in [403, 404, 405, 501] {
+        let (server, objects, store) = host().await;
+        objects.put("fdl.json", "{}");
+        objects.put("data/a", "12345");
+        objects.put("data/empty", "");
+        server.rule(move |seen| if seen.method == "HEAD" { Act::Say(Reply::new(status)) } else { Act::Pass });
+        assert_eq!(store.head("data/a").await.unwrap().size, 5, "{status}");
+        assert_eq!(store.head("data/empty").await.unwrap().size, 0, "{status}");
+        assert!(matches!(store.head("data/absent").await, Err(StoreError::NotFound { .. })), "{status}");
+        let heads = server.take_log().iter().filter(|seen| seen.method == "HEAD").count();
+        assert!(heads <= 3, "{status}: {heads}");
+    }
+    // One that does is believed, after one more question at the most.
+    let (server, objects, store) = host().await;
+    objects.put("fdl.json", "{}");
+    for key in ["a", "b", "c"] {
+        assert!(matches!(store.head(key).await, Err(StoreError::NotFound { .. })));
+    }
+    assert_eq!(server.take_log().len(), 4);
+}
+
+#[tokio::test]
+async fn reads_what_comes_in_gzip() {
+    const GZIP: &[u8] = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\xab\x56\x4a\x4b\xc9\x51\xb2\x52\x50\x32\xd0\x33\x54\xaa\x05\x00\xc1\x1b\xc7\x3b\x0e\x00\x00\x00";
+    let server =
+        Server::start(|_| Reply::new(200).with("Content-Encoding", "gzip").with("ETag", "\"z\"").body(GZIP)).await;
+    let store = open(&server.url);
+    let object = store.get("fdl.json").await.unwrap();
+    assert_eq!(object.bytes, bytes(r#"{"fdl": "0.1"}"#));
+    assert_eq!(store.head("fdl.json").await.unwrap().size, 14);
+    assert!(server.take_log().iter().all(|seen| seen.header("accept-encoding") == Some("identity")));
+}
+
+#[tokio::test]
+async fn headers_of_the_caller_go_where_the_token_goes() {
+    let (server, objects, _) = host().await;
+    let (other, other_objects, _) = host().await;
+    objects.put("a/b", "x");
+    other_objects.put("moved", "there");
+    let own = [("Authorization".to_owned(), "Basic aHVzaA==".to_owned()), ("X-Key".to_owned(), "hush".to_owned())];
+    let store = HttpStore::open_with_headers(&format!("{}/r", server.url), Some(""), &own, quick()).unwrap();
+    // A redirect by a relative address stays here.
+    server.next(1, |seen| seen.path == "/r/a/c", Act::Say(Reply::new(302).with("Location", "b")));
+    assert_eq!(store.get("a/c").await.unwrap().bytes, bytes("x"));
+    for seen in server.take_log() {
+        assert_eq!((seen.header("authorization"), seen.header("x-key")), (Some("Basic aHVzaA=="), Some("hush")));
+    }
+    server.next(1, any, Act::Say(Reply::new(302).with("Location", format!("{}/r/moved", other.url))));
+    assert_eq!(store.get("a/b").await.unwrap().bytes, bytes("there"));
+    let seen = &other.take_log()[0];
+    assert_eq!((seen.header("authorization"), seen.header("x-key")), (None, None));
+    assert!(!format!("{store:?}").contains("hush"));
+    // A user and a password in the place of a token.
+    let store = HttpStore::open_with(&format!("{}/r", server.url), Some("Basic dTpw"), quick()).unwrap();
+    server.take_log();
+    store.get("a/b").await.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(server.take_log()[0].header("authorization"), Some("Basic dTpw"));
+    for odd in [("X Y", "v"), ("X", "hush\n")] {
+        let error = HttpStore::open_with_headers(&server.url, None, &[(odd.0.to_owned(), odd.1.to_owned())], quick());
+        assert!(!format!("{:?}", error.unwrap_err()).contains("hush"));
+    }
+}
+
+#[tokio::test]
+async fn says_when_a_server_speaks_no_tls() {
+    let server = Server::start(|_| Reply::new(200)).await;
+    let store = open(&server.url.replace("http://", "https://"));
+    let error = store.get("a").await.unwrap_err().to_string();
+    assert!(error.contains("does not speak TLS") && error.contains("http://"), "{error}");
+}
+
+#[tokio::test]
+async fn says_how_long_a_server_wants_to_be_left_alone() {
+    let (server, _, store) = host().await;
+    server.rule(|_| Act::Say(Reply::new(503).with("Retry-After", 3600)));
+    let error = store.get("a").await.unwrap_err().to_string();
+    assert!(error.contains("asks to try again in 3600 s"), "{error}");
+}

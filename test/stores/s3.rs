@@ -42,7 +42,7 @@ async fn a_conflict_is_a_refusal_and_is_not_sent_again() {
     assert_eq!(store.put_if_absent("new", bytes("x")).await.unwrap(), REFUSED);
     s3.server.next(1, any, Act::Say(error(404, "NoSuchBucket")));
     let gone = store.put_if_unchanged("ref", bytes("two"), &etag).await.unwrap_err();
-    assert!(gone.to_string().contains("no such bucket"), "{gone}");
+    assert!(gone.to_string().contains("no such bucket as lake"), "{gone}");
     assert_eq!(store.put_if_unchanged("ref", bytes("two"), &etag).await.unwrap(), WRITTEN);
 }
 

@@ -73,7 +73,12 @@ mod tests {
 
     fn answer(status: u16) -> Answer {
         let message = Some("the reason".to_owned());
-        Answer { status: StatusCode::from_u16(status).unwrap(), code: Some("code".to_owned()), message }
+        Answer {
+            status: StatusCode::from_u16(status).unwrap(),
+            code: Some("code".to_owned()),
+            message,
+            retry_after: None,
+        }
     }
 
     #[test]

@@ -14,7 +14,8 @@ use futures::stream::{self, BoxStream};
 use http::header::{
     CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, DATE, ETAG, IF_MATCH, IF_NONE_MATCH, IF_RANGE, LAST_MODIFIED, RANGE,
 };
-use http::{HeaderValue, Method, StatusCode};
+use http::{HeaderName, HeaderValue, Method, StatusCode};
+use tokio::sync::OnceCell;
 
 use super::local::local_error;
 use super::net::{self, Content, Incoming, Opened, Part, Reader, Repeat, Retry, content_type, failed};
@@ -30,6 +31,8 @@ mod page;
 mod request;
 mod root;
 
+/// The file that every repository has.
+const FDL_JSON: &str = "fdl.json";
 /// The variable of the environment that holds a token.
 const TOKEN: &str = "FDL_TOKEN";
 
@@ -45,6 +48,8 @@ pub struct HttpStore {
     no_uploads: Arc<AtomicBool>,
     /// What it answers for what is not there.
     pages: Arc<Pages>,
+    /// Whether it answers HEAD for what is there, once that is known.
+    heads: Arc<OnceCell<bool>>,
 }
 
 impl HttpStore {
@@ -65,6 +70,20 @@ impl HttpStore {
     ///
     /// The same.
     pub fn open_with(location: &str, token: Option<&str>, retry: Retry) -> Result<Self, StoreError> {
+        Self::open_with_headers(location, token, &[], retry)
+    }
+
+    /// [`HttpStore::open_with`] headers of the caller's own, which go where the token goes.
+    ///
+    /// # Errors
+    ///
+    /// The same, and [`StoreError::Failed`] with action `open` for what is no header.
+    pub fn open_with_headers(
+        location: &str,
+        token: Option<&str>,
+        headers: &[(String, String)],
+        retry: Retry,
+    ) -> Result<Self, StoreError> {
         let root = Root::parse(location)?;
         let token = match token {
             Some(token) => token.to_owned(),
@@ -73,12 +92,14 @@ impl HttpStore {
         let token = Some(token).filter(|token| !token.is_empty()).map(|token| Token::new(&token)).transpose();
         let token = token.map_err(|why| failed(root.as_str(), "open", why))?;
         let shown = root.as_str().to_owned();
-        let server = Server::new(root, token, retry).map_err(|error| failed(&shown, "open", error))?;
+        let headers = own_headers(headers).map_err(|why| failed(&shown, "open", why))?;
+        let server = Server::new(root, token, headers, retry).map_err(|error| failed(&shown, "open", error))?;
         Ok(Self {
             server: Arc::new(server),
             no_batches: Arc::default(),
             no_uploads: Arc::default(),
             pages: Arc::default(),
+            heads: Arc::default(),
         })
     }
 
@@ -139,6 +160,16 @@ impl HttpStore {
         Ok(page.is_some_and(|page| size.is_none_or(|size| size == page.size)))
     }
 
+    /// Whether a HEAD is answered for what is there: some servers say to every one that there is nothing, or that it is
+    /// not allowed. Asked once, for the file that every repository has.
+    async fn answers_head(&self) -> Result<bool, StoreError> {
+        let ask = async || {
+            let incoming = self.send(FDL_JSON, "read", self.ask(Method::HEAD, FDL_JSON)?).await?;
+            Ok(incoming.status().is_success())
+        };
+        self.heads.get_or_try_init(ask).await.copied()
+    }
+
     /// What `head` gives, from a server that has no HEAD or tells no size in it: out of a GET of the first byte.
     async fn first_byte(&self, key: &str) -> Result<ObjectMeta, StoreError> {
         let mut ask = self.ask(Method::GET, key)?;
@@ -151,9 +182,27 @@ impl HttpStore {
             status if status.is_success() => size_of(&incoming),
             _ => return Err(unread(key, self.server.answer(incoming).await)),
         };
-        let size = size.ok_or_else(|| failed(key, "read", "the server does not say how large it is"))?;
+        let size = match size {
+            Some(size) => size,
+            // Sent in a form of its own (gzip), or in pieces.
+            None if page::is_text(key) => net::get(self, key).await?.bytes.len() as u64,
+            None => return Err(failed(key, "read", "the server does not say how large it is")),
+        };
         Ok(meta(key, size, &incoming))
     }
+}
+
+/// Headers of the caller's own. An error names none: their values are secret.
+fn own_headers(given: &[(String, String)]) -> Result<http::HeaderMap, &'static str> {
+    let mut headers = http::HeaderMap::new();
+    for (name, value) in given {
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| "an extra header has a name that is none")?;
+        let value = HeaderValue::from_str(value);
+        let mut value = value.map_err(|_| "an extra header holds a character that cannot be part of one")?;
+        value.set_sensitive(true);
+        headers.insert(name, value);
+    }
+    Ok(headers)
 }
 
 fn size_of(incoming: &Incoming) -> Option<u64> {
@@ -258,10 +307,16 @@ impl Store for HttpStore {
     }
 
     async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
+        if self.heads.get() == Some(&false) {
+            return self.first_byte(key).await;
+        }
         let incoming = self.send(key, "read", self.ask(Method::HEAD, key)?).await?;
         match incoming.status() {
             StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED => self.first_byte(key).await,
+            StatusCode::FORBIDDEN | StatusCode::NOT_FOUND if !self.answers_head().await? => self.first_byte(key).await,
             status if status.is_success() => {
+                // The first to know wins, and they agree.
+                let _known = self.heads.set(true);
                 if page::is_text(key) && page::calls_itself_page(&incoming) {
                     // Only its content tells.
                     self.get(key).await?;

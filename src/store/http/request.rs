@@ -29,11 +29,14 @@ impl fmt::Debug for Token {
 impl Token {
     /// An error says what is wrong with it, without showing it.
     pub(super) fn new(token: &str) -> Result<Self, &'static str> {
-        let sayable = token.chars().all(|c| c.is_ascii_graphic());
-        match HeaderValue::from_str(&format!("Bearer {token}")) {
+        // A user and a password, as the header says them.
+        let basic = token.strip_prefix("Basic ");
+        let sayable = basic.unwrap_or(token).chars().all(|c| c.is_ascii_graphic());
+        let value = if basic.is_some() { token.to_owned() } else { format!("Bearer {token}") };
+        match HeaderValue::from_str(&value) {
             Ok(mut header) if sayable => {
                 header.set_sensitive(true);
-                Ok(Self { text: token.to_owned(), header })
+                Ok(Self { text: basic.unwrap_or(token).to_owned(), header })
             }
             _ => Err("the token holds a space or another character that cannot be part of one"),
         }
@@ -66,16 +69,18 @@ impl Ask {
 pub(super) struct Server {
     pub(super) root: Root,
     token: Option<Token>,
+    /// Headers of the caller's own, for the origin of the repository alone.
+    headers: HeaderMap,
     pub(super) retry: Retry,
     client: Client,
     uploads: Client,
 }
 
 impl Server {
-    pub(super) fn new(root: Root, token: Option<Token>, retry: Retry) -> Result<Self, NetError> {
+    pub(super) fn new(root: Root, token: Option<Token>, headers: HeaderMap, retry: Retry) -> Result<Self, NetError> {
         let client = Client::new(retry)?;
         let uploads = client.with_retry(Retry { connect_tries: retry.connect_tries.min(2), ..retry });
-        Ok(Self { root, token, retry, client, uploads })
+        Ok(Self { root, token, headers, retry, client, uploads })
     }
 
     /// Sends a request; reads follow redirects. The token goes to the origin of the repository alone, and no more once a
@@ -89,8 +94,16 @@ impl Server {
         let mut trusted = true;
         for _ in 0..=MOST_REDIRECTS {
             trusted = trusted && self.root.is_same_origin(&request.url);
+            for (name, value) in &self.headers {
+                match trusted {
+                    true => request.headers.insert(name, value.clone()),
+                    false => request.headers.remove(name),
+                };
+            }
+            let own = self.headers.contains_key(AUTHORIZATION) && trusted;
             match self.token.as_ref().filter(|_| trusted) {
                 Some(token) => request.headers.insert(AUTHORIZATION, token.header.clone()),
+                None if own => None,
                 None => request.headers.remove(AUTHORIZATION),
             };
             let incoming = self.client.send(&request, repeat).await?;
@@ -133,6 +146,14 @@ pub(super) const TOO_SHORT: Duration = Duration::from_secs(60);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_user_and_a_password_are_not_shown_either() {
+        let token = Token::new("Basic aHVzaA==").unwrap();
+        assert_eq!(token.header, "Basic aHVzaA==");
+        assert_eq!(token.hide("you sent Basic aHVzaA=="), "you sent Basic …");
+        assert!(Token::new("Basic a b").is_err());
+    }
 
     #[test]
     fn a_token_is_not_shown() {

@@ -17,6 +17,8 @@ pub(in crate::store) struct Answer {
     pub(in crate::store) code: Option<String>,
     /// The reason, where it gives one.
     pub(in crate::store) message: Option<String>,
+    /// When it asks to be asked again, as it says that.
+    pub(in crate::store) retry_after: Option<String>,
 }
 
 impl std::error::Error for Answer {}
@@ -27,6 +29,13 @@ impl fmt::Display for Answer {
             (Some(message), Some(code)) => write!(f, "{message} ({code}, status {})", self.status.as_u16()),
             (Some(reason), None) | (None, Some(reason)) => write!(f, "{reason} (status {})", self.status.as_u16()),
             (None, None) => write!(f, "the answer was {}", self.status),
+        }?;
+        match &self.retry_after {
+            Some(after) if after.bytes().all(|byte| byte.is_ascii_digit()) => {
+                write!(f, "; it asks to try again in {after} s")
+            }
+            Some(after) => write!(f, "; it asks to try again at {after}"),
+            None => Ok(()),
         }
     }
 }
@@ -41,7 +50,7 @@ struct Json {
 impl Answer {
     #[cfg(test)]
     pub(in crate::store) fn of_status(status: StatusCode) -> Self {
-        Self { status, code: None, message: None }
+        Self { status, code: None, message: None, retry_after: None }
     }
 
     /// Reads the reason from what hosts (JSON) and S3 (XML) answer; anything else gives none.
@@ -58,7 +67,13 @@ impl Answer {
             Some(elsewhere) => Some(elsewhere),
             None => message,
         };
-        Self { status, code: code.map(|code| tidy(&code)), message: message.map(|message| tidy(&message)) }
+        let after = headers.get(http::header::RETRY_AFTER).and_then(|after| after.to_str().ok());
+        Self {
+            status,
+            code: code.map(|code| tidy(&code)),
+            message: message.map(|message| tidy(&message)),
+            retry_after: after.map(tidy),
+        }
     }
 
     /// Whether it speaks of the moment and not of the request.
@@ -118,6 +133,18 @@ mod tests {
     fn a_reason_is_one_line_and_not_endless() {
         let long = said(400, &format!(r#"{{"message":"{}\u001b[31m"}}"#, "ä\\n".repeat(10_000)));
         assert!(long.chars().count() < 600 && !long.contains(char::is_control), "{long}");
+    }
+
+    #[test]
+    fn says_when_to_ask_again() {
+        for (value, told) in
+            [("7200", "in 7200 s"), ("Wed, 21 Oct 2015 07:28:00 GMT", "at Wed, 21 Oct 2015 07:28:00 GMT")]
+        {
+            let headers = HeaderMap::from_iter([(http::header::RETRY_AFTER, value.parse().unwrap())]);
+            let answer = Answer::new(StatusCode::SERVICE_UNAVAILABLE, &headers, b"");
+            let text = format!("the answer was 503 Service Unavailable; it asks to try again {told}");
+            assert_eq!(answer.to_string(), text);
+        }
     }
 
     #[test]

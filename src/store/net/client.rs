@@ -106,7 +106,8 @@ impl Client {
             Repeat::Same => self.idle,
             Repeat::Refuses => self.idle.max(THINK),
         };
-        let response = watch(self.http.execute(outgoing), &pulse, patience).await?;
+        let response = watch(self.http.execute(outgoing), &pulse, patience).await;
+        let response = response.map_err(|error| with_tls_in_mind(error, &request.url))?;
         Ok(Incoming { response, idle: self.idle })
     }
 }
@@ -137,6 +138,22 @@ fn net_error(error: reqwest::Error, body: Option<String>) -> NetError {
         None if error.is_connect() => NetError::Connect(chain(error)),
         None if error.is_builder() => NetError::Request(chain(error)),
         None => NetError::Broken(chain(error)),
+    }
+}
+
+/// Says so when one side speaks TLS and the other does not: the most common cause of a connection that ends at once.
+fn with_tls_in_mind(error: NetError, url: &Url) -> NetError {
+    let host = url.host_str().unwrap_or_default();
+    let place = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
+    match error {
+        // Rustls: what came is no message of TLS.
+        NetError::Connect(text) if url.scheme() == "https" && text.contains("corrupt message") => {
+            NetError::Connect(format!("{text}: {place} does not speak TLS, so its address begins with http://"))
+        }
+        NetError::Broken(text) if url.scheme() == "http" && text.contains("invalid HTTP version") => {
+            NetError::Broken(format!("{text}: {place} may speak TLS, so that its address begins with https://"))
+        }
+        error => error,
     }
 }
 

@@ -12,6 +12,7 @@ use object_store::{ClientOptions, RetryConfig};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use url::Url;
 
+use super::fault::Who;
 use super::location::Location;
 use super::service::{Cause, Service};
 use super::settings::{Credentials, Settings};
@@ -34,6 +35,7 @@ pub(super) struct Bucket {
     /// The bucket's own URL, without `/` at its end.
     url: String,
     anonymous: bool,
+    name: String,
     endpoint: Option<Url>,
     path_style: bool,
 }
@@ -78,12 +80,12 @@ impl Bucket {
             }
         }
         let (client, endpoint) = (client.clone(), settings.endpoint.clone());
-        Ok(Self { s3, client, region, url, anonymous, endpoint, path_style })
+        Ok(Self { s3, client, region, url, anonymous, name: location.bucket.clone(), endpoint, path_style })
     }
 
-    /// Whether requests are not signed, because no credentials were found or wanted.
-    pub(super) fn is_anonymous(&self) -> bool {
-        self.anonymous
+    /// Who asks, for messages.
+    pub(super) fn who(&self) -> Who<'_> {
+        Who { anonymous: self.anonymous, bucket: &self.name }
     }
 
     /// The credentials that hold now; none when requests are not signed.

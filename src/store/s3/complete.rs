@@ -51,7 +51,9 @@ pub(super) async fn complete_new(bucket: &Bucket, key: &str, upload: &str, parts
     let content = incoming.content(MOST).await.map_err(Cause::Net)?;
     match quick_xml::de::from_reader(content.as_slice()) {
         Ok(Said { code: None, etag: Some(_) }) => Ok(()),
-        Ok(Said { code: Some(code), .. }) => Err(Cause::Answer(Answer { status, code: Some(code), message: None })),
+        Ok(Said { code: Some(code), .. }) => {
+            Err(Cause::Answer(Answer { status, code: Some(code), message: None, retry_after: None }))
+        }
         _ => Err(Cause::Net(NetError::Broken("the answer to the end of an upload is none".to_owned()))),
     }
 }

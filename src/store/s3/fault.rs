@@ -6,6 +6,15 @@ use super::service::Cause;
 use crate::store::net::{Answer, failed, hopeless};
 use crate::store::{ConditionalWrite, StoreError};
 
+/// Who asks, and of which bucket.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Who<'a> {
+    /// Whether requests are not signed, because no credentials were found or wanted.
+    pub(super) anonymous: bool,
+    /// The name of the bucket.
+    pub(super) bucket: &'a str,
+}
+
 /// What an answer to a conditional write means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Condition {
@@ -21,22 +30,22 @@ pub(super) fn refusal(
     key: &str,
     condition: Condition,
     cause: Cause,
-    anonymous: bool,
+    who: Who<'_>,
 ) -> Result<ConditionalWrite, StoreError> {
     match &cause {
         Cause::Answer(answer) if is_refusal(condition, answer) => Ok(ConditionalWrite::Refused),
         Cause::Answer(answer) if answer.status == StatusCode::NOT_IMPLEMENTED || answer.is(&["NotImplemented"]) => {
             Err(StoreError::Unsupported { store: "this S3 service", action: "write on condition" })
         }
-        _ => Err(unwritten(key, cause, anonymous)),
+        _ => Err(unwritten(key, cause, who)),
     }
 }
 
 /// A write that failed.
-pub(super) fn unwritten(key: &str, cause: Cause, anonymous: bool) -> StoreError {
-    match fault(key, "write", cause, anonymous) {
+pub(super) fn unwritten(key: &str, cause: Cause, who: Who<'_>) -> StoreError {
+    match fault(key, "write", cause, who) {
         // Would speak of the object, which need not be there.
-        StoreError::NotFound { key } => hopeless(&key, "write", "the bucket was not found"),
+        StoreError::NotFound { key } => hopeless(&key, "write", format!("the bucket {} was not found", who.bucket)),
         error => error,
     }
 }
@@ -51,14 +60,16 @@ fn is_refusal(condition: Condition, answer: &Answer) -> bool {
 }
 
 /// Any other request that failed.
-pub(super) fn fault(key: &str, action: &'static str, cause: Cause, anonymous: bool) -> StoreError {
+pub(super) fn fault(key: &str, action: &'static str, cause: Cause, who: Who<'_>) -> StoreError {
     match cause {
         Cause::Answer(answer) => match answer.status.as_u16() {
-            404 if answer.is(&["NoSuchBucket"]) => hopeless(key, action, "there is no such bucket (NoSuchBucket)"),
+            404 if answer.is(&["NoSuchBucket"]) => {
+                hopeless(key, action, format!("there is no such bucket as {} (NoSuchBucket)", who.bucket))
+            }
             404 => StoreError::NotFound { key: key.to_owned() },
-            401 | 403 => denied(key, action, answer, anonymous),
+            401 | 403 => denied(key, action, answer, who.anonymous),
             400 if answer.is(&["ExpiredToken", "InvalidToken", "TokenRefreshRequired"]) => {
-                denied(key, action, answer, anonymous)
+                denied(key, action, answer, who.anonymous)
             }
             507 => StoreError::NoSpace { key: key.to_owned(), source: Box::new(answer) },
             _ => failed(key, action, answer),
@@ -83,15 +94,17 @@ fn denied(key: &str, action: &'static str, answer: Answer, anonymous: bool) -> S
 mod tests {
     use super::*;
 
+    const SIGNED: Who<'static> = Who { anonymous: false, bucket: "lake" };
+
     fn answer(status: u16, code: &str) -> Cause {
         let status = StatusCode::from_u16(status).unwrap();
-        Cause::Answer(Answer { status, code: Some(code.to_owned()), message: None })
+        Cause::Answer(Answer { status, code: Some(code.to_owned()), message: None, retry_after: None })
     }
 
     #[test]
     fn tells_refusals_from_errors() {
         let refused = |condition, status, code| {
-            matches!(refusal("k", condition, answer(status, code), false), Ok(ConditionalWrite::Refused))
+            matches!(refusal("k", condition, answer(status, code), SIGNED), Ok(ConditionalWrite::Refused))
         };
         for condition in [Condition::Absent, Condition::Unchanged] {
             assert!(refused(condition, 412, "PreconditionFailed"));
@@ -102,13 +115,13 @@ mod tests {
         }
         assert!(refused(Condition::Unchanged, 404, "NoSuchKey"));
         assert!(!refused(Condition::Absent, 404, "NoSuchKey"));
-        let unknown = refusal("k", Condition::Absent, answer(501, "NotImplemented"), false);
+        let unknown = refusal("k", Condition::Absent, answer(501, "NotImplemented"), SIGNED);
         assert!(matches!(unknown, Err(StoreError::Unsupported { .. })));
     }
 
     #[test]
     fn maps_answers_to_the_closed_list() {
-        let map = |status, code| fault("k", "read", answer(status, code), true);
+        let map = |status, code| fault("k", "read", answer(status, code), Who { anonymous: true, ..SIGNED });
         assert!(matches!(map(404, "NoSuchKey"), StoreError::NotFound { .. }));
         assert!(matches!(map(404, "NoSuchBucket"), StoreError::Failed { .. }));
         assert!(matches!(map(400, "ExpiredToken"), StoreError::Permission { .. }));

@@ -19,7 +19,7 @@ use object_store::{
 use super::net::{self, Opened, Part, Reader, Retry, content_type, failed, hopeless};
 use super::{Body, ConditionalWrite, ETag, Object, ObjectMeta, Store, StoreError, key};
 use bucket::{Bucket, Door};
-use fault::{Condition, fault, refusal, unwritten};
+use fault::{Condition, Who, fault, refusal, unwritten};
 use location::Location;
 use service::Cause;
 use settings::Machine;
@@ -86,7 +86,7 @@ impl S3Store {
     /// [`StoreError::Permission`] or [`StoreError::Failed`] when there should be credentials and none can be had.
     pub async fn session(&self) -> Result<S3Session, StoreError> {
         let bucket = self.bucket("", "open").await?;
-        bucket.session().await.map_err(|cause| fault(&self.location, "open", cause, false))
+        bucket.session().await.map_err(|cause| fault(&self.location, "open", cause, bucket.who()))
     }
 
     /// Where the service is; none for AWS itself.
@@ -96,7 +96,8 @@ impl S3Store {
     }
 
     async fn bucket(&self, key: &str, action: &'static str) -> Result<Arc<Bucket>, StoreError> {
-        self.door.bucket().await.map_err(|cause| fault(key, action, cause, false))
+        let who = Who { anonymous: false, bucket: &self.door.location.bucket };
+        self.door.bucket().await.map_err(|cause| fault(key, action, cause, who))
     }
 
     /// Where an object is in the bucket. Nothing is encoded: DuckDB finds it by the same name.
@@ -118,7 +119,7 @@ impl S3Store {
         let options = PutOptions { mode, attributes: attributes(key), ..PutOptions::default() };
         match bucket.s3.put_opts(&path, bytes.into(), options).await {
             Ok(_) => Ok(ConditionalWrite::Written),
-            Err(error) => refusal(key, condition, Cause::of(error), bucket.is_anonymous()),
+            Err(error) => refusal(key, condition, Cause::of(error), bucket.who()),
         }
     }
 
@@ -155,9 +156,9 @@ impl S3Store {
         match answers {
             Ok(answers) => results.extend(good.into_iter().zip(answers).map(|((key, _), answer)| match answer {
                 Ok(_) => Ok(key),
-                Err(error) => Err(undeleted(&key, Cause::of(error), bucket.is_anonymous())),
+                Err(error) => Err(undeleted(&key, Cause::of(error), bucket.who())),
             })),
-            Err(Some(cause)) => results.push(Err(undeleted(first, cause, bucket.is_anonymous()))),
+            Err(Some(cause)) => results.push(Err(undeleted(first, cause, bucket.who()))),
             Err(None) => {
                 results.push(Err(failed(first, "delete", "the answer names fewer objects than were asked for")))
             }
@@ -167,12 +168,12 @@ impl S3Store {
 }
 
 /// Why one of many keys was not deleted: the answer to all of them was a success, so its reason is in the text.
-fn undeleted(key: &str, cause: Cause, anonymous: bool) -> StoreError {
+fn undeleted(key: &str, cause: Cause, who: Who<'_>) -> StoreError {
     match cause {
         Cause::Other(error) if error.to_string().contains("AccessDenied") => {
             StoreError::Permission { key: key.to_owned(), action: "delete", source: Box::new(error) }
         }
-        cause => fault(key, "delete", cause, anonymous),
+        cause => fault(key, "delete", cause, who),
     }
 }
 
@@ -210,7 +211,7 @@ impl Reader for S3Store {
                 cause if part.etag.is_some() && cause.status().is_some_and(|status| status.as_u16() == 412) => {
                     Err(failed(key, "read", "it changed while it was read"))
                 }
-                cause => Err(fault(key, "read", cause, bucket.is_anonymous())),
+                cause => Err(fault(key, "read", cause, bucket.who())),
             },
         }
     }
@@ -246,7 +247,7 @@ impl Store for S3Store {
         let bucket = self.bucket(key, "read").await?;
         match bucket.s3.head(&path).await {
             Ok(found) => Ok(meta(key, found)),
-            Err(error) => Err(fault(key, "read", Cause::of(error), bucket.is_anonymous())),
+            Err(error) => Err(fault(key, "read", Cause::of(error), bucket.who())),
         }
     }
 
@@ -257,7 +258,7 @@ impl Store for S3Store {
             Body::Bytes(bytes) => {
                 let options = PutOptions { attributes: attributes(key), ..PutOptions::default() };
                 let put = bucket.s3.put_opts(&target, bytes.into(), options).await;
-                put.map(drop).map_err(|error| unwritten(key, Cause::of(error), bucket.is_anonymous()))
+                put.map(drop).map_err(|error| unwritten(key, Cause::of(error), bucket.who()))
             }
             Body::File(path) => {
                 let (budget, attributes) = (&self.budget, attributes(key));
@@ -299,10 +300,10 @@ impl Store for S3Store {
         let listing = async move {
             key::check_prefix(&prefix)?;
             let bucket = self.bucket(&prefix, "list").await?;
-            let anonymous = bucket.is_anonymous();
+            let (anonymous, name) = (bucket.who().anonymous, bucket.who().bucket.to_owned());
             let objects = list::list(bucket, self.door.location.prefix.clone(), &prefix);
-            Ok(objects.map_err(move |cause| match fault(&prefix, "list", cause, anonymous) {
-                StoreError::NotFound { key } => hopeless(&key, "list", "the bucket was not found"),
+            Ok(objects.map_err(move |cause| match fault(&prefix, "list", cause, Who { anonymous, bucket: &name }) {
+                StoreError::NotFound { key } => hopeless(&key, "list", format!("the bucket {name} was not found")),
                 error => error,
             }))
         };
@@ -312,7 +313,7 @@ impl Store for S3Store {
     async fn sweep(&self, before: DateTime<Utc>) -> Result<u64, StoreError> {
         let bucket = self.bucket("", "delete").await?;
         let swept = sweep::sweep(&bucket, &self.door.location.prefix, before).await;
-        swept.map_err(|cause| fault(&self.location, "delete", cause, bucket.is_anonymous()))
+        swept.map_err(|cause| fault(&self.location, "delete", cause, bucket.who()))
     }
 
     async fn delete(&self, key: &str) -> Result<(), StoreError> {
@@ -321,7 +322,7 @@ impl Store for S3Store {
         // One by one: not every service deletes many, and `object_store` would ask for that.
         match bucket.ask(http::Method::DELETE, path.as_ref(), &[]).await {
             Ok(_) => Ok(()),
-            Err(cause) => match fault(key, "delete", cause, bucket.is_anonymous()) {
+            Err(cause) => match fault(key, "delete", cause, bucket.who()) {
                 StoreError::NotFound { .. } => Ok(()),
                 error => Err(error),
             },

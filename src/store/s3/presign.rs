@@ -57,7 +57,7 @@ impl S3Store {
             return Ok(None);
         }
         let bucket = self.bucket(key, "write").await?;
-        let keys = bucket.keys().await.map_err(|cause| fault(key, "write", cause, bucket.is_anonymous()))?;
+        let keys = bucket.keys().await.map_err(|cause| fault(key, "write", cause, bucket.who()))?;
         let Some(keys) = keys else { return Ok(None) };
         let url = Url::parse(&bucket.object_url(path.as_ref())).map_err(|error| failed(key, "write", error))?;
         let date = Timestamp::from_second(now.timestamp()).map_err(|error| failed(key, "write", error))?;

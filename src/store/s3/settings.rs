@@ -168,8 +168,17 @@ fn found_keys(machine: &Machine<'_>, profile: &Profile) -> Result<Credentials, S
     }
     let pod =
         (machine.get("AWS_CONTAINER_CREDENTIALS_FULL_URI"), machine.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"));
-    if let (Some(url), Some(token_file)) = pod {
-        return Ok(Credentials::Pod { url, token_file });
+    match pod {
+        (Some(url), Some(token_file)) => return Ok(Credentials::Pod { url, token_file }),
+        // Silence would end in a long look for another service.
+        (Some(_), None) => {
+            return Err(
+                "AWS_CONTAINER_CREDENTIALS_FULL_URI is set without AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE, and fdl \
+                        asks such a service with the token of that file alone"
+                    .to_owned(),
+            );
+        }
+        (None, _) => {}
     }
     let disabled = machine.get("AWS_EC2_METADATA_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"));
     Ok(if disabled { Credentials::None } else { Credentials::Instance })
@@ -265,6 +274,7 @@ mod tests {
             (vec![("AWS_ENDPOINT_URL", "ftp://x")], "endpoint"),
             (vec![("AWS_ENDPOINT_URL", "https://user:hush@x")], "endpoint"),
             (vec![("AWS_REGION", "eu\nwest")], "region"),
+            (vec![("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://169.254.170.23/x")], "TOKEN_FILE"),
         ] {
             let error = settle_with(&none, &variables, FILES).unwrap_err();
             assert!(error.contains(word) && !error.contains("hush"), "{error}");

@@ -62,12 +62,12 @@ pub(super) struct Upload<'a> {
 
 impl Upload<'_> {
     fn fault(&self, error: object_store::Error) -> StoreError {
-        fault(self.key, "write", Cause::of(error), self.bucket.is_anonymous())
+        fault(self.key, "write", Cause::of(error), self.bucket.who())
     }
 
     /// What a refused condition comes to, and any other failure.
     fn refusal(&self, cause: Cause) -> Result<ConditionalWrite, StoreError> {
-        refusal(self.key, Condition::Absent, cause, self.bucket.is_anonymous())
+        refusal(self.key, Condition::Absent, cause, self.bucket.who())
     }
 
     /// Sends a file.
@@ -153,7 +153,7 @@ impl Upload<'_> {
     async fn is_there(&self) -> Result<bool, StoreError> {
         match self.bucket.s3.head(self.target).await {
             Ok(_) => Ok(true),
-            Err(error) => match fault(self.key, "read", Cause::of(error), self.bucket.is_anonymous()) {
+            Err(error) => match fault(self.key, "read", Cause::of(error), self.bucket.who()) {
                 // Where listing is not allowed, S3 denies access to keys that are not there.
                 StoreError::NotFound { .. } | StoreError::Permission { .. } => Ok(false),
                 error => Err(error),
@@ -197,7 +197,7 @@ impl Upload<'_> {
             Ok(_) if self.only_new => Ok(ConditionalWrite::Refused),
             // The key of a large file names its content or its version, so this is ours.
             Ok(meta) if meta.size == size => Ok(ConditionalWrite::Written),
-            _ => match fault(self.key, "write", cause, self.bucket.is_anonymous()) {
+            _ => match fault(self.key, "write", cause, self.bucket.who()) {
                 // Would speak of the object.
                 StoreError::NotFound { key } => Err(failed(&key, "write", "the upload was ended by somebody else")),
                 error => Err(error),
