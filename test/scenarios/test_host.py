@@ -71,12 +71,13 @@ def test_nothing_to_serve(open_session, bare, monkeypatch):
 
 
 def test_a_host_ends_with_its_database(repo, connect, python):
-    connection = connect()
-    cursor = connection.cursor()
+    # A cursor would be closed with its connection.
+    connection, other = connect(":memory:shared"), connect(":memory:shared")
     (url,) = connection.execute("SELECT url FROM fdl_serve('repo', address := '127.0.0.1:0')").fetchone()
     connection.close()
+    time.sleep(1.5)
     assert wire.ask(url + "/HEAD")[0] == 200, "the database is still open"
-    cursor.close()
+    other.close()
     end = time.monotonic() + 10
     while time.monotonic() < end:
         try:
