@@ -3,11 +3,14 @@
 import os
 import random
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import hostile
+import layout
 from repository import error_of, lake_of
 from session import quoted, rows
 
@@ -194,7 +197,54 @@ def test_a_commit_binds_no_view(scene, bare):
     assert columns["local"] == [] and columns["temporary"] == [] and columns["good"]
 
 
-FLIPS = int(os.environ.get("FDL_FUZZ", "40"))
+def test_a_macro_of_the_user_that_calls_fdl(scene, bare):
+    """A macro of the user's own may have the name of one of DuckDB's functions, and then fdl's own statements find it."""
+    lake_of(scene)
+    scene.execute("CREATE MACRO lower(x) AS (SELECT any_value(ref) FROM fdl_delete_ref('other', ref := 'refs/tags/v1'))")
+    try:
+        message = error_of(scene, "FROM fdl_status('lake')")
+    finally:
+        scene.execute("DROP MACRO lower")
+    assert "cannot run inside a statement that fdl itself runs" in message
+    unharmed(scene, bare)
+    assert rows(scene, "FROM fdl_status('lake')")
+
+
+def test_a_version_that_expired_meanwhile(scene):
+    """An alias that follows a branch goes on to what the branch holds, though what it held is gone."""
+    lake_of(scene)
+    rows(scene, "FROM fdl_attach('repo', alias := 'latest')")
+    scene.execute("INSERT INTO lake.t SELECT * FROM lake.t LIMIT 1")
+    rows(scene, "FROM fdl_push('lake', message := 'more')")
+    assert any(row["done"] for row in rows(scene, "FROM fdl_expire('repo', keep_last := 1, dry_run := false)"))
+    before = scene.execute("SELECT count(*) FROM latest.t").fetchone()
+    rows(scene, "FROM fdl_attach('latest', alias := 'latest')")
+    assert scene.execute("SELECT count(*) FROM latest.t").fetchone() == (before[0] + 1,)
+
+
+def test_what_is_opened(scene, bare, tmp_path):
+    """The system is asked which files and addresses a reader opens."""
+    if shutil.which("strace") is None:
+        pytest.skip("strace is not installed")
+    hostile.forge("bad", *ATTACKS["a view that reads a file"][0], without_json=True)
+    shutil.copytree("bad", "bad2")
+    script = tmp_path / "reader.py"
+    script.write_text("import sys\nfrom session import connect, rows\nc = connect()\n"
+                      "for call in sys.argv[1:]:\n    try:\n        rows(c, 'FROM ' + call)\n    except Exception as error:\n        print(error)\n")
+    trace = tmp_path / "trace"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(path) for path in (Path(__file__).parent, layout.ROOT / "scripts"))}
+    calls = ["fdl_attach('bad', alias := 'x')", "fdl_tables('bad')", "fdl_fsck('bad', depth := 'content')", "fdl_attach('other', alias := 'good')"]
+    done = subprocess.run(["strace", "-f", "-qq", "-o", trace, "-e", "trace=openat,open,connect,execve", sys.executable, script, *calls],
+                          env=environment, capture_output=True, text=True, timeout=200)
+    if "Operation not permitted" in done.stderr:
+        pytest.skip("this machine lets nobody trace a process")
+    seen = trace.read_text()
+    assert "ducklake.duckdb" in seen and done.stdout.count("FDL-CORRUPT") == 2, done
+    assert "secret.txt" not in seen and "AF_INET" not in seen
+    assert seen.count("execve(") == 1
+
+
+FLIPS = int(os.environ.get("FDL_FUZZ", "200"))
 
 
 def test_flipped_bits_with_mended_checksums(scene, bare):
