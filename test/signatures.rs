@@ -11,9 +11,9 @@ use fdl::format::{
     Verdict, VersionId, judge, layout,
 };
 use fdl::repo::{
-    Checked, Expected, ExpireOptions, GcOptions, LocalVersion, LookInto, Movement, RepoError, Repository,
-    WithdrawOptions, check_history, check_version, create_branch, create_tag, plan_expire, plan_gc, plan_withdraw,
-    run_expire, run_gc, run_withdraw,
+    Checked, Expected, ExpireOptions, GcOptions, LocalVersion, Movement, RepoError, Repository, WithdrawOptions,
+    check_history, check_version, create_branch, create_tag, plan_expire, plan_gc, plan_withdraw, run_expire, run_gc,
+    run_withdraw,
 };
 use fdl::store::{Body, LoggedStore, MemoryStore, Store, Verb};
 use futures::executor::block_on;
@@ -324,7 +324,7 @@ fn housekeeping_leaves_signatures_alone() {
     let bench = Bench::new(4);
     let aiko = key(1);
     let (store, ids) = scene(&bench, &[Some(&aiko), Some(&aiko), Some(&aiko)]);
-    let look = LookInto { scratch: bench.path(), files: None };
+    let look = bench.look();
     let later = |days| bench.clock.now() + chrono::TimeDelta::days(days);
     let options = ExpireOptions { versions: vec![ids[0]], ..ExpireOptions::default() };
     let plan = block_on(plan_expire(store.as_ref(), &options, later(1))).unwrap();
