@@ -240,7 +240,7 @@ fn settings(connection: &Connection) -> Option<BTreeMap<String, String>> {
             "SELECT name, value FROM duckdb_settings() WHERE name LIKE 's3\\_%' ESCAPE '\\' AND value IS NOT NULL"
         ))
         .ok()?;
-    let settings: BTreeMap<String, String> = rows
+    let mut settings: BTreeMap<String, String> = rows
         .iter()
         .filter_map(|row| {
             let name = match row.text(0).ok()? {
@@ -258,9 +258,14 @@ fn settings(connection: &Connection) -> Option<BTreeMap<String, String>> {
         // AWS itself is what older releases name when nobody set it.
         .filter(|(_, value)| !value.is_empty() && value != "s3.amazonaws.com")
         .collect();
-    let says = |name: &str| settings.contains_key(name);
-    // The others have values when nobody set them.
-    (says("key_id") || says("endpoint")).then_some(settings)
+    // DuckDB takes keys and region from the environment, as fdl does: only what differs was set here. The style and TLS have
+    // values when nobody set them, and speak of the endpoint.
+    let keys = settings.get("key_id").is_some_and(|key| std::env::var("AWS_ACCESS_KEY_ID").ok().as_ref() != Some(key));
+    if settings.contains_key("endpoint") {
+        return Some(settings);
+    }
+    settings.retain(|name, _| !matches!(name.as_str(), "url_style" | "use_ssl"));
+    keys.then_some(settings)
 }
 
 fn has_secret(connection: &Connection, location: &str, kind: &str) -> Result<bool, Error> {

@@ -219,13 +219,18 @@ def test_a_push_waits_four_times_until_the_branch_has_moved(published, open_sess
         monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
         session = open_session()
         session.checkout(published.location)
+        # The first push by an address tries whether the service keeps conditions: one round more, once a day.
         session("INSERT INTO lake.t0 VALUES (10)")
-        session.fdl("commit", "lake", message="two")
+        session.publish("two")
+        assert [request.answer[0] for request in proxy.took("PUT", "/HEAD")] == [412, 412]
+        session("INSERT INTO lake.t0 VALUES (11)")
+        session.fdl("commit", "lake", message="three")
         del proxy.requests[:]
         proxy.delay = 0.25
         assert session.fdl("push", "lake")["outcome"] == "pushed"
         (moved,) = proxy.took("PUT", "/refs/heads/main")
         assert "If-Match" in {name.title() for name in moved.headers}
+        assert not proxy.took("PUT", "/HEAD")
         assert not [request for request in proxy.took("GET", "list-type") if request.began < moved.began]
         assert proxy.depth(moved) <= 5, "\n".join(f"{proxy.depth(request)} {request}" for request in proxy.requests)
 

@@ -22,7 +22,8 @@ async fn published() -> (Objects, Vec<fdl::format::VersionId>) {
     let chain = bench.chain(None, 2);
     write_data(&store, &chain);
     bench.push(store.clone(), "main", Expected::Absent, &chain).await.unwrap();
-    fdl::repo::create_tag(store.as_ref(), &RefName::tag("v1").unwrap(), chain[1].id()).await.unwrap();
+    let last = chain.last().unwrap().id();
+    fdl::repo::create_tag(store.as_ref(), &RefName::tag("v1").unwrap(), last).await.unwrap();
     let objects = Objects::default();
     for (key, bytes) in store.contents() {
         objects.put(&key, bytes);

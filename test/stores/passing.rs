@@ -24,12 +24,14 @@ async fn live_through(store: Arc<dyn Store>, what: &str) {
     bench.init(store.as_ref()).await;
     let chain = [bench.version(None, &[])];
     let report = bench.push(store.clone(), "main", Expected::Absent, &chain).await;
-    let report = report.unwrap_or_else(|error| panic!("{what}: {error}"));
-    assert_eq!(report.notes, Vec::<String>::new(), "{what}");
+    assert!(report.as_ref().is_ok_and(|report| report.notes.is_empty()), "{what}: {report:?}");
     let tag = RefName::tag("v1").unwrap();
-    create_tag(store.as_ref(), &tag, chain[0].id()).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+    let version = chain.first().unwrap().id();
+    let made = create_tag(store.as_ref(), &tag, version).await;
+    assert!(made.is_ok(), "{what}: {made:?}");
     assert_eq!(list_refs(store.as_ref()).await.unwrap().refs.len(), 2, "{what}");
-    delete_ref(store.as_ref(), &tag).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+    let deleted = delete_ref(store.as_ref(), &tag).await;
+    assert!(deleted.is_ok(), "{what}: {deleted:?}");
     assert_eq!(list_refs(store.as_ref()).await.unwrap().refs.len(), 1, "{what}");
 }
 

@@ -53,7 +53,10 @@ impl Bucket {
             (None, Some(_)) => SOME_REGION.to_owned(),
             (None, None) => find_region(client, location).await.unwrap_or_else(|| SOME_REGION.to_owned()),
         };
-        let path_style = settings.path_style.unwrap_or(settings.endpoint.is_some() || !location.is_host());
+        // No name can be put before an address.
+        let address = |endpoint: &Url| !matches!(endpoint.host(), Some(url::Host::Domain(_)));
+        let path_style = settings.path_style.unwrap_or(settings.endpoint.is_some() || !location.is_host())
+            || settings.endpoint.as_ref().is_some_and(address);
         let url = bucket_url(location, settings.endpoint.as_ref(), &region, path_style);
         let build = |anonymous: bool| {
             let builder = AmazonS3Builder::new()
