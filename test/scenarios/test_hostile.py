@@ -216,6 +216,8 @@ def test_a_version_that_expired_meanwhile(scene):
     rows(scene, "FROM fdl_attach('repo', alias := 'latest')")
     scene.execute("INSERT INTO lake.t SELECT * FROM lake.t LIMIT 1")
     rows(scene, "FROM fdl_push('lake', message := 'more')")
+    for tag in ("v1", "v2"):
+        rows(scene, f"FROM fdl_delete_ref('repo', ref := 'refs/tags/{tag}')")
     assert any(row["done"] for row in rows(scene, "FROM fdl_expire('repo', keep_last := 1, dry_run := false)"))
     before = scene.execute("SELECT count(*) FROM latest.t").fetchone()
     rows(scene, "FROM fdl_attach('latest', alias := 'latest')")
@@ -256,7 +258,10 @@ def test_flipped_bits_with_mended_checksums(scene, bare):
         shutil.copytree("other", "bad")
         at, bit = chance.randrange(hostile.HEADERS, size), chance.randrange(8)
         hostile.flip("bad", at, bit)
-        for call in ("fdl_attach('bad', alias := 'x')", "fdl_checkout('bad', alias := 'y', path := 'y.sqlite', force := true)", "fdl_fsck('bad', depth := 'files')"):
+        calls = ["fdl_attach('bad', alias := 'x', cache := 'never')", "fdl_checkout('bad', alias := 'y', path := 'y.sqlite', force := true)",
+                 "fdl_fsck('bad', depth := 'files')"]
+        # They read it by one function.
+        for call in calls if number % 8 == 0 else calls[:1]:
             try:
                 scene.execute(f"CALL {call}").fetchall()
             except Exception as error:
