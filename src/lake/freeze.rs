@@ -5,7 +5,7 @@ use std::path::Path;
 use super::copy::{self, Which};
 use super::template::template;
 use super::working_copy::Checkout;
-use super::{LakeError, paths, statistics};
+use super::{LakeError, numbers, paths, statistics};
 use crate::engine::{Connection, Sql, identifier, literal, sql};
 
 /// Rows of file statistics from which on the frozen file has DuckDB's usual block size. Below it blocks are small: an
@@ -72,6 +72,7 @@ fn copy_working(
     }
     let which = if options.keep_snapshots { Which::All } else { Which::Current };
     copy::copy(connection, source.name(), (target.name(), template.names()), which, None)?;
+    numbers::keep_highest(connection, &to, &from, &to)?;
     statistics::of_the_files(connection, target.name())?;
     finish(target.name())?;
     transaction.commit()?;

@@ -16,6 +16,7 @@ mod freeze;
 mod layouts;
 mod locate;
 mod narrow;
+mod numbers;
 mod other_formats;
 mod paths;
 mod restore;

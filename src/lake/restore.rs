@@ -10,7 +10,7 @@ use std::path::Path;
 use super::compare::TableChange;
 use super::copy::{self, Tables};
 use super::working_copy::Checkout;
-use super::{LakeError, paths};
+use super::{LakeError, numbers, paths};
 use crate::engine::{Connection, Identifier, Row, Sql, identifier, literal, sql};
 
 /// Tables whose rows belong to a table's number and are valid from one snapshot to another.
@@ -145,6 +145,7 @@ impl<'a> Restore<'a> {
                 )
             });
         }
+        numbers::keep_highest(self.connection, &self.to, &self.from, &self.from)?;
         self.execute(sql!(
             "INSERT INTO {to}.ducklake_snapshot (snapshot_id, snapshot_time, schema_version, next_catalog_id, next_file_id) \
              VALUES ({snapshot}, now()::VARCHAR, {schema_version}, {next_catalog_id}, {file_id}); \
