@@ -15,7 +15,7 @@ use super::other_formats::{session_catalog, wanted, write_other_formats};
 use super::restore::restore;
 use super::sources;
 use super::working::{
-    BETWEEN_LOOKS, flush_inlined, forget_scheduled_deletions, require_format, require_no_transaction,
+    BETWEEN_LOOKS, flush_inlined, forget_scheduled_deletions, latest_snapshot, require_format, require_no_transaction,
 };
 use super::working_copy::{Checkout, WorkingCopy};
 use crate::engine::{Connection, EngineError, EngineErrorKind, qualified, sql};
@@ -118,7 +118,7 @@ pub fn commit(
             .collect(),
         description,
     };
-    checkout.snapshot = frozen.snapshot;
+    (checkout.snapshot, checkout.options) = (frozen.snapshot, frozen.options);
     let nothing_new = comparison.is_same() && warning.is_none();
     if !nothing_new || request.force {
         require_readable(connection, &catalog, &frozen.contents)?;
@@ -155,6 +155,8 @@ fn read_record(folder: &Path, id: VersionId) -> Result<Record, LakeError> {
 /// A frozen catalog and what it holds.
 struct Frozen {
     snapshot: i64,
+    /// The digest of the working catalog's options just before: one that is set meanwhile is looked at again.
+    options: Option<String>,
     contents: Contents,
 }
 
@@ -166,8 +168,9 @@ impl Frozen {
         catalog: &Path,
         options: FreezeOptions,
     ) -> Result<Self, LakeError> {
+        let before = latest_snapshot(connection, copy.file())?.map(|latest| latest.options);
         let snapshot = freeze(connection, copy.file(), checkout, catalog, options)?;
-        Ok(Self { snapshot, contents: read_contents(connection, catalog)? })
+        Ok(Self { snapshot, options: before, contents: read_contents(connection, catalog)? })
     }
 }
 

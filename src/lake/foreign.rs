@@ -8,9 +8,10 @@ use std::path::Path;
 
 use super::LakeError;
 use super::attach::require_no_wal;
-use super::definition::{Contents, Reader};
+use super::definition::Contents;
 use super::freeze::new_file;
 use super::layouts::Known;
+use super::reader::Reader;
 use super::types;
 use crate::engine::{Connection, EngineError, EngineErrorKind, Limits, Private, PrivateFile, Sql, identifier, sql};
 
@@ -264,7 +265,8 @@ impl<'a> Instance<'a> {
             let name = table.text(0)?;
             let rows = sql!("SELECT 1 FROM old.main.{name} LIMIT 1", name = identifier(name));
             if !self.connection().query(rows)?.is_empty() {
-                return self.corrupt(format!("it holds rows of a table itself, in {name}, and a version holds them in files"));
+                return self
+                    .corrupt(format!("it holds rows of a table itself, in {name}, and a version holds them in files"));
             }
         }
         Ok(())

@@ -100,12 +100,10 @@ pub fn session_format(connection: &Connection) -> Result<&'static str, LakeError
 /// Takes out what belongs to the working copy: its data path, the option that guards it and the mark of its checkout.
 fn forget_the_working_copy(connection: &Connection, target: &str, data_path: &str) -> Result<(), LakeError> {
     connection.execute(sql!(
-        "DELETE FROM {to}.main.ducklake_metadata WHERE scope IS NULL AND (key = {checkout} OR key = 'delete_older_than' \
-         AND value = {never}); \
+        "DELETE FROM {to}.main.ducklake_metadata WHERE scope IS NULL AND key IN ({checkout}, 'delete_older_than'); \
          UPDATE {to}.main.ducklake_metadata SET value = {data_path} WHERE key = 'data_path'",
         to = identifier(target),
         checkout = literal(super::thaw::CHECKOUT_KEY),
-        never = literal(super::thaw::NEVER),
         data_path = literal(data_path)
     ))?;
     Ok(())

@@ -19,6 +19,7 @@ mod narrow;
 mod numbers;
 mod other_formats;
 mod paths;
+mod reader;
 mod restore;
 mod rows;
 mod sources;
@@ -32,9 +33,7 @@ mod view_columns;
 mod working;
 mod working_copy;
 
-pub use attach::{
-    attach_version, attach_version_sql, count_rows, forget_files, require_no_wal, try_version,
-};
+pub use attach::{attach_version, attach_version_sql, count_rows, forget_files, require_no_wal, try_version};
 pub use commit::{Commit, CommitRequest, commit};
 pub use compare::{Change, Comparison, ReadRows, Side, TableChange, compare};
 pub use definition::{Contents, read_contents};

@@ -133,6 +133,7 @@ impl<'a> Restore<'a> {
             self.end(pair)?;
             file_id = self.begin(pair, file_id)?;
             self.statistics(pair)?;
+            self.options(pair)?;
             changes.push(if pair.now == pair.then {
                 format!("altered_table:{0},deleted_from_table:{0},inserted_into_table:{0}", pair.then)
             } else {
@@ -304,6 +305,21 @@ impl<'a> Restore<'a> {
             ))?;
         }
         Ok(())
+    }
+
+    /// Options are the table's own, which is known by another number now. They are the same as the parent's, or the table would
+    /// not be given its files.
+    fn options(&self, pair: &Pair) -> Result<(), LakeError> {
+        if pair.now == pair.then {
+            return Ok(());
+        }
+        self.execute(sql!(
+            "DELETE FROM {to}.ducklake_metadata WHERE scope = 'table' AND scope_id = {then}; \
+             UPDATE {to}.ducklake_metadata SET scope_id = {then} WHERE scope = 'table' AND scope_id = {now}",
+            to = self.to,
+            then = pair.then,
+            now = pair.now
+        ))
     }
 
     fn versioned(&self) -> impl Iterator<Item = (&'static str, &'static str)> + '_ {

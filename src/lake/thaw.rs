@@ -10,7 +10,7 @@ use crate::engine::{Connection, Identifier, Sql, identifier, literal, sql};
 /// The key under which a working catalog holds the mark of the checkout it was made by.
 pub(super) const CHECKOUT_KEY: &str = "fdl_checkout";
 /// As good as never: `CHECKPOINT` and DuckLake's clean-ups would delete the files of other versions and branches.
-pub(super) const NEVER: &str = "1000 years";
+const NEVER: &str = "1000 years";
 
 /// What a working catalog is made from.
 #[derive(Debug)]
