@@ -147,3 +147,20 @@ require_change()
 s = fresh()
 say(options() + ["none"])
 """) == ["none"]
+
+
+@pytest.mark.parametrize("disabled", ["filter_pushdown", "all"])
+def test_nothing_depends_on_the_optimizer(told, disabled):
+    """`disabled_optimizers` holds for the whole instance, fdl's own statements included."""
+    assert told(f"disabled = {disabled!r}" + """
+s("CREATE TABLE lake.t AS SELECT 1 AS id"), s("CREATE VIEW lake.v AS FROM lake.t"), s.publish("one")
+if disabled == "all":
+    disabled = ",".join(s.column("SELECT name FROM duckdb_optimizers()"))
+s(f"SET disabled_optimizers = {quoted(disabled)}")
+s("INSERT INTO lake.t VALUES (2)")
+assert change() == ["rows", 1, 0], change()
+require_change()
+s("CREATE OR REPLACE TABLE lake.t AS FROM lake.t ORDER BY id DESC"), require_no_change()
+assert s.table("fsck", at, depth="content") == []
+say(read("FROM seen.t ORDER BY id"))
+""") == [{"id": 1}, {"id": 2}]
