@@ -1,11 +1,5 @@
 //! One contract for every store: what `Store` promises, whatever is behind it.
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that cannot go on fails"
-)]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
 use std::any::Any;
 use std::collections::BTreeSet;

@@ -15,7 +15,7 @@ use super::other_formats::{session_catalog, wanted, write_other_formats};
 use super::restore::restore;
 use super::sources;
 use super::working::{
-    BETWEEN_LOOKS, flush_inlined, forget_scheduled_deletions, require_format, require_no_transaction,
+    BETWEEN_LOOKS, flush_inlined, forget_scheduled_deletions, latest_snapshot, require_format, require_no_transaction,
 };
 use super::working_copy::{Checkout, WorkingCopy};
 use crate::engine::{Connection, EngineError, EngineErrorKind, qualified, sql};
@@ -119,7 +119,7 @@ pub fn commit(
             .collect(),
         description,
     };
-    checkout.snapshot = frozen.snapshot;
+    (checkout.snapshot, checkout.options) = (frozen.snapshot, frozen.options);
     let nothing_new = comparison.is_same() && warning.is_none();
     if !nothing_new || request.force {
         require_readable(connection, &catalog, &frozen.contents)?;
@@ -156,6 +156,8 @@ fn read_record(folder: &Path, id: VersionId) -> Result<Record, LakeError> {
 /// A frozen catalog and what it holds.
 struct Frozen {
     snapshot: i64,
+    /// The digest of the working catalog's options just before: one that is set meanwhile is looked at again.
+    options: Option<String>,
     contents: Contents,
 }
 
@@ -167,8 +169,9 @@ impl Frozen {
         catalog: &Path,
         options: FreezeOptions,
     ) -> Result<Self, LakeError> {
+        let before = latest_snapshot(connection, copy.file())?.map(|latest| latest.options);
         let snapshot = freeze(connection, copy.file(), checkout, catalog, options)?;
-        Ok(Self { snapshot, contents: read_contents(connection, catalog)? })
+        Ok(Self { snapshot, options: before, contents: read_contents(connection, catalog)? })
     }
 }
 
@@ -235,8 +238,10 @@ fn require_readable(connection: &Connection, catalog: &Path, contents: &Contents
     let lake = connection.attach(&target, read_only("./")).map_err(unreadable)?;
     for (schema, table) in contents.tables() {
         let name = qualified(&[lake.name(), schema, &table.name]);
-        let columns = connection.column_names(sql!("SELECT * FROM {name} LIMIT 0", name)).map_err(unreadable)?;
-        if columns.iter().ne(table.definition.columns.iter().map(|column| &column.name)) {
+        // Bound and not run: what would be left out of the run is for the session's optimizer to say, and the files may not be here.
+        let columns = connection.query(sql!("DESCRIBE SELECT * FROM {name}", name)).map_err(unreadable)?;
+        let columns = columns.iter().map(|row| row.text(0)).collect::<Result<Vec<_>, _>>()?;
+        if columns.into_iter().ne(table.definition.columns.iter().map(|column| column.name.as_str())) {
             let why = format!("DuckLake reads other columns of {schema}.{} than it holds", table.name);
             return Err(LakeError::Corrupt { object: "the frozen catalog".to_owned(), why });
         }

@@ -1,10 +1,10 @@
-//! Comparing two catalogs, table by table. Files that both name are never read.
+//! Comparing two catalogs, table by table. Files that both name are not read, as long as both find the same in them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::LakeError;
-use super::definition::{Column, Contents, DataFile, StoredRows, Table};
+use super::definition::{Column, Contents, DataFile, Mapping, StoredRows, Table};
 use super::narrow::{Kept, RowSource};
 use super::rows::{self, RowDifference};
 use crate::engine::{Connection, qualified};
@@ -65,7 +65,7 @@ pub enum ReadRows {
 pub struct Comparison {
     /// Every table of either catalog, by schema and name.
     pub tables: Vec<TableChange>,
-    /// Whether schemas, views or macros differ.
+    /// Whether schemas, views, macros or options of more than a table differ.
     pub others: bool,
     /// Why the rows of a table could not be compared; it counts as changed.
     pub warnings: Vec<String>,
@@ -117,7 +117,7 @@ pub fn compare(
         let change = match old {
             None => Change::Added,
             Some(old) if old.definition != table.definition => Change::Schema,
-            Some(old) if file_set(old) == file_set(table) => Change::Same,
+            Some(old) if reads_the_same(old, table) => Change::Same,
             Some(_) => Change::Rows,
         };
         if let Some(old) = old {
@@ -160,6 +160,18 @@ impl Doubtful<'_> {
         let same_name = |column: &&Column| old.iter().any(|other| other.name == column.name);
         new.iter().filter(same_name).cloned().collect()
     }
+
+    /// The files of each side whose rows have to be read: those that the other has not. A file that both have holds other rows
+    /// for each when they find a column in it by another number.
+    fn files_to_read(&self) -> ((i64, Vec<i64>), (i64, Vec<i64>)) {
+        let alike = |column: &Column| self.old.readings.get(&column.name) == self.new.readings.get(&column.name);
+        if self.common_columns().iter().all(alike) {
+            (only_in(self.old, self.new), only_in(self.new, self.old))
+        } else {
+            let all = |table: &Table| (table.id, table.files.iter().map(|file| file.id).collect());
+            (all(self.old), all(self.new))
+        }
+    }
 }
 
 impl Comparison {
@@ -171,8 +183,7 @@ impl Comparison {
         doubtful: &[Doubtful<'_>],
         folder: &Path,
     ) -> Result<(), LakeError> {
-        let (of_old, of_new): (Kept, Kept) =
-            doubtful.iter().map(|table| (only_in(table.old, table.new), only_in(table.new, table.old))).unzip();
+        let (of_old, of_new): (Kept, Kept) = doubtful.iter().map(Doubtful::files_to_read).unzip();
         let (old, new) = (old.attach(connection, folder, &of_old)?, new.attach(connection, folder, &of_new)?);
         for table in doubtful {
             let (schema, name) = table.name;
@@ -218,11 +229,18 @@ fn by_name(contents: &Contents) -> BTreeMap<Name<'_>, &Table> {
     contents.tables().map(|(schema, table)| ((schema, table.name.as_str()), table)).collect()
 }
 
-/// What makes a data file hold the same rows in two catalogs: itself and what is deleted from it.
-type Identity<'a> = (&'a StoredRows, Option<&'a StoredRows>);
+/// Whether two tables of one definition are read from the same files in the same way, so that they hold the same rows.
+fn reads_the_same(old: &Table, new: &Table) -> bool {
+    let (before, now) = (file_set(old), file_set(new));
+    before == now && (now.is_empty() || old.readings == new.readings)
+}
+
+/// What makes a data file hold the same rows in two catalogs, for columns of the same numbers: itself, what is deleted from it, which
+/// column is which in it, and whether all of it is read.
+type Identity<'a> = (&'a StoredRows, Option<&'a StoredRows>, Option<&'a Mapping>, Option<i64>);
 
 fn identity(file: &DataFile) -> Identity<'_> {
-    (&file.file, file.deletes.as_ref())
+    (&file.file, file.deletes.as_ref(), file.mapping.as_deref(), file.whole_from)
 }
 
 /// The files of a table that the other has not, by DuckLake's numbers.
@@ -248,7 +266,7 @@ fn others_differ(old: &Contents, new: &Contents) -> bool {
             .iter()
             .map(|schema| {
                 let views: BTreeMap<_, _> = schema.views.iter().map(|view| (view.name.clone(), view.clone())).collect();
-                (schema.name.clone(), (schema.comment.clone(), views))
+                (schema.name.clone(), (schema.comment.clone(), schema.options.clone(), views))
             })
             .collect();
         (schemas, contents.macros.clone(), contents.options.clone())

@@ -115,6 +115,12 @@ fn filter(table: &str, columns: &[String], source: &str, which: Which) -> Option
             live("data_file_id", "ducklake_data_file")
         }
         "ducklake_table_stats" => live("table_id", "ducklake_table"),
+        "ducklake_metadata" if has("scope_id") => sql!(
+            "scope IS NULL OR (scope = 'table' AND scope_id IN (SELECT table_id FROM {source}.main.ducklake_table \
+             WHERE end_snapshot IS NULL)) OR (scope = 'schema' AND scope_id IN (SELECT schema_id \
+             FROM {source}.main.ducklake_schema WHERE end_snapshot IS NULL))",
+            source
+        ),
         "ducklake_table_column_stats" => sql!(
             "(table_id, column_id) IN (SELECT (table_id, column_id) FROM {source}.main.ducklake_column \
              WHERE end_snapshot IS NULL)",

@@ -8,9 +8,10 @@ use std::path::Path;
 
 use super::LakeError;
 use super::attach::require_no_wal;
-use super::definition::{Contents, Reader};
+use super::definition::Contents;
 use super::freeze::new_file;
 use super::layouts::Known;
+use super::reader::Reader;
 use super::template::{Template, template};
 use super::types;
 use crate::engine::{

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::copy::{self, Which};
 use super::template::template;
 use super::working_copy::Checkout;
-use super::{LakeError, paths, statistics};
+use super::{LakeError, numbers, paths, statistics};
 use crate::engine::{Connection, Sql, identifier, literal, sql};
 
 /// Rows of file statistics from which on the frozen file has DuckDB's usual block size. Below it blocks are small: an
@@ -72,6 +72,7 @@ fn copy_working(
     }
     let which = if options.keep_snapshots { Which::All } else { Which::Current };
     copy::copy(connection, source.name(), (target.name(), template.names()), which, None)?;
+    numbers::keep_highest(connection, &to, &from, &to)?;
     statistics::of_the_files(connection, target.name())?;
     finish(target.name())?;
     transaction.commit()?;
@@ -99,12 +100,10 @@ pub fn session_format(connection: &Connection) -> Result<&'static str, LakeError
 /// Takes out what belongs to the working copy: its data path, the option that guards it and the mark of its checkout.
 fn forget_the_working_copy(connection: &Connection, target: &str, data_path: &str) -> Result<(), LakeError> {
     connection.execute(sql!(
-        "DELETE FROM {to}.main.ducklake_metadata WHERE scope IS NULL AND (key = {checkout} OR key = 'delete_older_than' \
-         AND value = {never}); \
+        "DELETE FROM {to}.main.ducklake_metadata WHERE scope IS NULL AND key IN ({checkout}, 'delete_older_than'); \
          UPDATE {to}.main.ducklake_metadata SET value = {data_path} WHERE key = 'data_path'",
         to = identifier(target),
         checkout = literal(super::thaw::CHECKOUT_KEY),
-        never = literal(super::thaw::NEVER),
         data_path = literal(data_path)
     ))?;
     Ok(())

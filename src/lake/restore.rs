@@ -10,7 +10,7 @@ use std::path::Path;
 use super::compare::TableChange;
 use super::copy::{self, Tables};
 use super::working_copy::Checkout;
-use super::{LakeError, paths};
+use super::{LakeError, numbers, paths};
 use crate::engine::{Connection, Identifier, Row, Sql, identifier, literal, sql};
 
 /// Tables whose rows belong to a table's number and are valid from one snapshot to another.
@@ -133,6 +133,7 @@ impl<'a> Restore<'a> {
             self.end(pair)?;
             file_id = self.begin(pair, file_id)?;
             self.statistics(pair)?;
+            self.options(pair)?;
             changes.push(if pair.now == pair.then {
                 format!("altered_table:{0},deleted_from_table:{0},inserted_into_table:{0}", pair.then)
             } else {
@@ -145,6 +146,7 @@ impl<'a> Restore<'a> {
                 )
             });
         }
+        numbers::keep_highest(self.connection, &self.to, &self.from, &self.from)?;
         self.execute(sql!(
             "INSERT INTO {to}.ducklake_snapshot (snapshot_id, snapshot_time, schema_version, next_catalog_id, next_file_id) \
              VALUES ({snapshot}, now()::VARCHAR, {schema_version}, {next_catalog_id}, {file_id}); \
@@ -303,6 +305,21 @@ impl<'a> Restore<'a> {
             ))?;
         }
         Ok(())
+    }
+
+    /// Options are the table's own, which is known by another number now. They are the same as the parent's, or the table would
+    /// not be given its files.
+    fn options(&self, pair: &Pair) -> Result<(), LakeError> {
+        if pair.now == pair.then {
+            return Ok(());
+        }
+        self.execute(sql!(
+            "DELETE FROM {to}.ducklake_metadata WHERE scope = 'table' AND scope_id = {then}; \
+             UPDATE {to}.ducklake_metadata SET scope_id = {then} WHERE scope = 'table' AND scope_id = {now}",
+            to = self.to,
+            then = pair.then,
+            now = pair.now
+        ))
     }
 
     fn versioned(&self) -> impl Iterator<Item = (&'static str, &'static str)> + '_ {

@@ -9,7 +9,7 @@ use super::describe::files_of;
 use super::freeze::{FreezeOptions, freeze};
 use super::narrow::RowSource;
 use super::other_formats::session_catalog;
-use super::working::{inlined, latest_snapshot, require_format};
+use super::working::{LatestSnapshot, inlined, latest_snapshot, require_format};
 use super::working_copy::Checkout;
 use crate::engine::Connection;
 use crate::format::{Files, layout};
@@ -35,7 +35,10 @@ pub fn uncommitted(
     read_rows: ReadRows,
 ) -> Result<Uncommitted, LakeError> {
     let latest = latest_snapshot(connection, working)?;
-    if latest.is_some_and(|latest| latest.snapshot == checkout.snapshot) {
+    let is_known = |latest: LatestSnapshot| {
+        latest.snapshot == checkout.snapshot && Some(&latest.options) == checkout.options.as_ref()
+    };
+    if latest.is_some_and(is_known) {
         return Ok(Uncommitted { changed: false, tables: 0 });
     }
     let folder = tempfile::tempdir().map_err(|source| LakeError::io("create", &std::env::temp_dir(), source))?;

@@ -2,15 +2,15 @@
 
 use std::path::Path;
 
-use super::LakeError;
 use super::copy::{self, Which};
 use super::template::template;
+use super::{LakeError, numbers};
 use crate::engine::{Connection, Identifier, Sql, identifier, literal, sql};
 
 /// The key under which a working catalog holds the mark of the checkout it was made by.
 pub(super) const CHECKOUT_KEY: &str = "fdl_checkout";
 /// As good as never: `CHECKPOINT` and DuckLake's clean-ups would delete the files of other versions and branches.
-pub(super) const NEVER: &str = "1000 years";
+const NEVER: &str = "1000 years";
 
 /// What a working catalog is made from.
 #[derive(Debug)]
@@ -52,6 +52,9 @@ pub fn thaw(connection: &Connection, working: &Path, thaw: &Thaw<'_>) -> Result<
         let name = target.name();
         copy::copy(connection, source.name(), (name, template.names()), Which::All, thaw.published_at)?;
         define_from_the_start(connection, name)?;
+        // A version of an older fdl may have lost the number of a dropped column. Its files' statistics have it, where they are kept.
+        let from = identifier(source.name());
+        numbers::keep_highest(connection, &to, &from, &from)?;
     }
     connection.execute(sql!(
         "UPDATE {to}.ducklake_metadata SET value = {data_path} WHERE key = 'data_path'; \
@@ -78,14 +81,19 @@ pub fn thaw(connection: &Connection, working: &Path, thaw: &Thaw<'_>) -> Result<
 
 /// In a catalog of one snapshot every definition is the current one, since the others were left out; some begin later than
 /// files that were written before a table was altered or renamed. DuckLake merges files by the definition at the time of
-/// the first: there it would find no table, or one that lacks columns. So definitions begin before all files.
+/// the first: there it would find no table, or one that lacks columns. So definitions begin before all files, and what has
+/// ended is valid at no time.
 fn define_from_the_start(connection: &Connection, target: &str) -> Result<(), LakeError> {
     let to = identifier(target);
     if connection.row(sql!("SELECT count(*) FROM {to}.ducklake_snapshot", to))?.count(0)? != 1 {
         return Ok(());
     }
     for table in ["ducklake_schema", "ducklake_table", "ducklake_column"] {
-        connection.execute(sql!("UPDATE {to}.{table} SET begin_snapshot = 0", to, table = Sql::constant(table)))?;
+        connection.execute(sql!(
+            "UPDATE {to}.{table} SET begin_snapshot = coalesce(end_snapshot, 0)",
+            to,
+            table = Sql::constant(table)
+        ))?;
     }
     let by_table = copy::tables(connection, target)?
         .get("ducklake_schema_versions")

@@ -197,7 +197,9 @@ fn require_same(source: &Contents, target: &Contents) -> Result<(), LakeError> {
             let views = schema.views.iter();
             views.map(|view| (view.name.clone(), view.comment.clone(), view.column_aliases.clone())).collect::<Vec<_>>()
         };
-        schemas.map(|schema| (schema.name.clone(), schema.comment.clone(), views(schema))).collect()
+        schemas
+            .map(|schema| (schema.name.clone(), schema.comment.clone(), schema.options.clone(), views(schema)))
+            .collect()
     };
     if names(source) != names(target) || source.options != target.options {
         return Err(differs("it holds other schemas, views or options"));

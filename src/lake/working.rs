@@ -5,6 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::LakeError;
+use super::reader::IS_OPTION;
 use super::template::template;
 use crate::engine::{Connection, EngineError, EngineErrorKind, Row, Sql, identifier, literal, sql};
 
@@ -94,6 +95,8 @@ pub struct LatestSnapshot {
     pub schema_version: i64,
     /// The mark of the checkout that made it, where one did.
     pub checkout: Option<String>,
+    /// A digest of its options. To set one makes no snapshot.
+    pub options: String,
 }
 
 /// What the file of a working catalog says of itself; nothing when the file is no DuckLake catalog.
@@ -120,10 +123,13 @@ pub fn latest_snapshot(connection: &Connection, working: &Path) -> Result<Option
     }
     let rows = connection
         .query(sql!(
-            "SELECT snapshot_id::BIGINT, schema_version::BIGINT, (SELECT max(value) FROM {metadata} WHERE key = {key}) \
+            "SELECT snapshot_id::BIGINT, schema_version::BIGINT, (SELECT max(value) FROM {metadata} WHERE key = {key}), \
+             (SELECT md5(coalesce(string_agg(concat_ws('|', scope, scope_id, to_base64(encode(key)), to_base64(encode(value))), chr(10) \
+             ORDER BY scope, scope_id, key, value), '')) FROM {metadata} WHERE {IS_OPTION}) \
              FROM {snapshots} ORDER BY snapshot_id DESC LIMIT 1",
             metadata = scan(working, "ducklake_metadata"),
             key = literal(super::thaw::CHECKOUT_KEY),
+            IS_OPTION,
             snapshots = scan(working, "ducklake_snapshot"),
         ))
         .map_err(|error| LakeError::of_file(working, error))?;
@@ -132,6 +138,7 @@ pub fn latest_snapshot(connection: &Connection, working: &Path) -> Result<Option
             snapshot: row.integer(0)?,
             schema_version: row.integer(1)?,
             checkout: row.optional_text(2)?.map(str::to_owned),
+            options: row.text(3)?.to_owned(),
         })
     };
     rows.first().map(latest).transpose()

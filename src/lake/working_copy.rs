@@ -37,6 +37,9 @@ pub struct Checkout {
     pub local: Vec<VersionId>,
     /// The snapshot of the working catalog that holds what the last of these versions holds.
     pub snapshot: i64,
+    /// The digest of the options that it had then; nothing in what an older fdl wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub options: Option<String>,
     /// The mark that the working catalog carries.
     pub mark: String,
     /// What fdl.json said of the formats to publish in, when it was read last.

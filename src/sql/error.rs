@@ -15,7 +15,7 @@ const LONGEST: usize = 600;
 const LONGEST_HINT: usize = 900;
 
 /// What to do about a file that no version has, and that changes what is read of one.
-pub(super) const WRITE_AHEAD_LOG: &str = "no version has such a file: delete it, and find out who could write it there; FROM \
+pub(super) const WRITE_AHEAD_LOG: &str = "no version has such a file: find out who wrote it there, and move it to another folder; FROM \
                                           fdl_fsck('<repository>'); shows all of them.";
 
 /// Why a command could not do what it was asked.
@@ -283,7 +283,8 @@ impl From<LakeError> for Error {
             }
             LakeError::InTransaction { .. } => (
                 Code::InTransaction,
-                "COMMIT or ROLLBACK first; in dbt call it from on-run-end or a hook with transaction: false (after_commit); \
+                "COMMIT or ROLLBACK first; where this was called between BEGIN and COMMIT, DuckDB ends that transaction with the \
+                 error, whatever COMMIT says then, and its statements have to be run again; in dbt call it from on-run-end or a hook with transaction: false (after_commit); \
                  after USE <lake>, where every call by its short name opens one, write CALL system.main.fdl_… or USE memory \
                  first.",
             ),
@@ -305,7 +306,11 @@ impl From<LakeError> for Error {
                 Code::DuckDb,
                 "run CALL ducklake_flush_inlined_data('<lake>'); it writes them out, or shows DuckLake's reason.",
             ),
-            LakeError::Corrupt { .. } => (Code::Corrupt, "check the version out again with force := true."),
+            LakeError::Corrupt { .. } => (
+                Code::Corrupt,
+                "the working catalog keeps what it holds: CALL fdl_checkout('<repository>', path := '<another file>', alias := \
+                 '<another name>') makes a second working copy, and what is not published can be copied into it.",
+            ),
             LakeError::BadCatalog { .. } => (
                 Code::Corrupt,
                 "FROM fdl_fsck('<repository>', depth := 'files'); shows what else is wrong; ask the publisher for a sound copy.",
@@ -326,9 +331,10 @@ impl From<LakeError> for Error {
                 Code::UnsupportedVersion,
                 "go on with the DuckDB that made the working copy (1.4 writes 0.3, 1.5 writes 1.0).",
             ),
-            LakeError::OtherRepository { .. } => {
-                (Code::Exists, "choose another place with path := '…', or replace it with force := true.")
-            }
+            LakeError::OtherRepository { .. } => (
+                Code::Exists,
+                "choose another place with path := '…'; force := true throws away what only this one holds.",
+            ),
             LakeError::BadSource { .. } => (
                 Code::BadArgument,
                 "sources are files of this machine: give their paths, each once; nothing was committed.",

@@ -77,7 +77,7 @@ impl From<RepoError> for Error {
             }
             RepoError::NameTaken { .. } => (Code::Exists, "choose another name.".into()),
             RepoError::DefaultBranch { .. } => {
-                (Code::BadArgument, "HEAD names it; delete another branch, or leave it.".into())
+                (Code::BadArgument, "HEAD names it, and a repository always has it.".into())
             }
             RepoError::WrongKind { wanted, .. } => {
                 (Code::BadArgument, format!("give the full name of a {wanted}, such as {}name.", wanted.folder()))

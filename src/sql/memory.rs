@@ -211,7 +211,7 @@ impl Memory {
 fn held(file: &Path) -> Result<Option<VersionId>, Error> {
     match read_small(file) {
         Ok(bytes) => Ok(Some(parse_ref(&file.to_string_lossy(), &bytes).map_err(|error| {
-            Error::from(error).with_hint("delete the file; it only remembers what was verified here.")
+            Error::from(error).with_hint("move the file to another folder; it only remembers what was verified here.")
         })?)),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
         Err(error) => Err(io_error("read", file, error)),

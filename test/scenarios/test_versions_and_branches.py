@@ -53,7 +53,8 @@ except Exception as error:
     except Exception as again:
         assert str(again) == refused, (refused, str(again))
     status = s.fdl("status", "lake")
-    s(refused.split("Hint: ")[1].split(" and apply your change again")[0])
+    beside, here = refused.split("Hint: ")[1].split(" publishes your version beside it; then ")
+    s(beside.replace("<new branch>", {path!r})), s(here.split(" brings the branch here")[0])
     before = s.column("FROM lake.t ORDER BY who")
     s({insert!r})
     say({{"mine": made["version"], "refused": refused, "status": status, "before": before, "pushed": s.publish({path!r})}})

@@ -90,6 +90,7 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
         base: resolved.version,
         local: Vec::new(),
         snapshot: 0,
+        options: None,
         mark: context.ids().next().to_string(),
         catalog_formats: repository.settings().catalog_formats.clone(),
     };
@@ -111,6 +112,7 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
             after: before.as_ref().map(|latest| (latest.snapshot, latest.schema_version)),
         },
     )?;
+    checkout.options = lake::latest_snapshot(&connection, &catalog)?.map(|latest| latest.options);
     let attach = arguments.boolean_or("attach", true);
     if attach {
         lake::free_alias(&connection, &alias, is_ours)?;

@@ -78,7 +78,7 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
         require_free_tag(context, &repository, tag, tip)?;
     }
     let report = push(context, &repository, &copy, &checkout, &target, held)
-        .map_err(|error| explain_conflict(error, &checkout, lake.alias.as_deref(), copy.file()))?;
+        .map_err(|error| explain_conflict(error, &checkout, &target, lake.alias.as_deref(), copy.file()))?;
     notes.extend(report.notes.iter().cloned());
     if report.conditions_kept {
         conditions::remember(context, &access);
@@ -126,7 +126,10 @@ fn target(checkout: &Checkout, given: Option<&str>) -> Result<RefName, Error> {
         Some(branch) if branch.kind() == RefKind::Branch => Ok(branch),
         other => {
             let what = other.map_or_else(|| "a version".to_owned(), |reference| reference.full().to_owned());
-            let sentence = format!("{what} was checked out, and only a branch can be pushed to");
+            let sentence = match given {
+                Some(_) => format!("{what} is no branch, and only a branch can be pushed to"),
+                None => format!("{what} was checked out, and only a branch can be pushed to"),
+            };
             Err(Error::bad_argument(sentence).with_hint("name a branch with ref := '…'; a new one is made."))
         }
     }
@@ -177,7 +180,7 @@ fn push(
 }
 
 /// A refused push says what to run.
-fn explain_conflict(error: Error, checkout: &Checkout, alias: Option<&str>, file: &Path) -> Error {
+fn explain_conflict(error: Error, checkout: &Checkout, target: &RefName, alias: Option<&str>, file: &Path) -> Error {
     if error.code != Code::Conflict {
         return error;
     }
@@ -190,9 +193,10 @@ fn explain_conflict(error: Error, checkout: &Checkout, alias: Option<&str>, file
         None => (String::new(), file.clone()),
     };
     error.with_hint(format!(
-        "CALL fdl_checkout({}, {alias}path := {file}, force := true) and apply your change again; until then \
-         CALL fdl_push({lake}, ref := '<new branch>') publishes it beside.",
+        "CALL fdl_push({lake}, ref := '<new branch>') publishes your version beside it; then CALL fdl_checkout({}, {alias}path := {file}, \
+         ref := {}) brings the branch here, and your change can be applied again.",
         literal(&checkout.repository).to_text(),
+        literal(target.short()).to_text(),
     ))
 }
 
