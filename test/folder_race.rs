@@ -18,7 +18,7 @@ use tokio::runtime::{Builder, Runtime};
 
 const WRITERS: u64 = 8;
 const ROUNDS: u64 = 15;
-const KEY: &str = "refs/heads/main";
+const KEY: &str = "refs.json";
 
 /// What a child process is to do, `<task>|<root>|<file of its own>`; absent in the test's own process.
 const TASK: &str = "FDL_FOLDER_RACE";

@@ -320,10 +320,13 @@ mod tests {
             Err(FormatError::BadPath { why, .. }) => why,
             other => unreachable!("{other:?}"),
         };
-        for key in ["data/main/t/k=a%2F..%2Fb/x.parquet", "data/t/k=..%2Fb/x", "data/t/k=%2E%2E/x", "data/t/k=a%00b/x"]
+        for key in
+            ["data/main/t/k=a%2F..%2Fb/x.parquet", "data/t/k=%2F%2E%2E/x", "data/t/k=a%2F.%2Fb/x", "data/t/k=a%00b/x"]
         {
             assert_eq!(why(key), PARTITION_VALUE, "{key}");
         }
+        // A folder of this name is one like others.
+        assert!(DataDir::default().check("data/t/k=%2E%2E/x").is_ok());
         for key in ["data/..%2Fk=1/x", "data/t/../x", "data/%2e%2e/k=1/x"] {
             assert_ne!(why(key), PARTITION_VALUE, "{key}");
         }

@@ -207,7 +207,7 @@ impl Refusal {
                 (StatusCode::INTERNAL_SERVER_ERROR, Code::Store, message)
             }
             RepoError::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, Code::BadArgument, cause.clone()),
-            RepoError::Corrupt { object, .. } | RepoError::WriteAheadLog { object } => {
+            RepoError::Corrupt { object, .. } => {
                 let message = format!("{} of this repository is damaged", shown(&object));
                 (StatusCode::INTERNAL_SERVER_ERROR, Code::Corrupt, message)
             }

@@ -5,7 +5,7 @@ use std::path::Path;
 use tempfile::TempPath;
 
 use crate::format::{Catalog, DataDir, Files, FormatError, Record, Sha256, layout};
-use crate::store::{Store, StoreError};
+use crate::store::Store;
 
 use super::error::RepoError;
 use super::read::{download_catalog, get_sound};
@@ -62,21 +62,6 @@ pub async fn require_inside(store: &dyn Store, data_dir: &DataDir, files: Option
     let mut keys = vec![format!("{data_dir}fdl")];
     keys.extend(files.into_iter().flat_map(Files::iter).map(|(key, _)| key.to_owned()));
     Ok(store.check_regular(&keys).await?)
-}
-
-/// Refuses a catalog beside which a write-ahead log lies, for whoever has DuckDB read it where it is: DuckDB applies one
-/// also to what it attaches read-only, over HTTP and S3 as well. One question and no object read.
-///
-/// # Errors
-/// [`RepoError::WriteAheadLog`]; those of the store.
-pub async fn require_no_wal(store: &dyn Store, catalog: &Catalog) -> Result<(), RepoError> {
-    let object = format!("{}{}", catalog.key, layout::WAL);
-    match store.head(&object).await {
-        Ok(_) => Err(RepoError::WriteAheadLog { object }),
-        // Where listing is not allowed, S3 denies access to keys that are not there; DuckDB is then denied it as well.
-        Err(StoreError::NotFound { .. } | StoreError::Permission { .. }) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
 }
 
 /// What a catalog itself names, every path checked.

@@ -119,12 +119,6 @@ pub enum RepoError {
         /// How many the reader allows.
         limit: u64,
     },
-    /// A write-ahead log beside a catalog that is to be read where it is.
-    #[error("{object} lies beside a catalog, and DuckDB would read the catalog with the changes in it")]
-    WriteAheadLog {
-        /// The key of the log.
-        object: String,
-    },
     /// The ref is not where the caller expects it; nothing was changed.
     #[error("{reference} is {}, not {expected}", now.map_or("gone".to_owned(), |id| format!("at {id}")))]
     Conflict {

@@ -26,7 +26,7 @@ mod verify;
 mod withdraw;
 mod write;
 
-pub use catalog::{CatalogFiles, LookInto, fetch_catalog, named_by, require_inside, require_no_wal};
+pub use catalog::{CatalogFiles, LookInto, fetch_catalog, named_by, require_inside};
 pub use clone::{CloneError, CloneOptions, Cloned, clone};
 pub use conditions::{ignored_conditions, require_conditions};
 pub use error::RepoError;

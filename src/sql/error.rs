@@ -15,7 +15,7 @@ const LONGEST: usize = 600;
 const LONGEST_HINT: usize = 900;
 
 /// What to do about a file that no version has, and that changes what is read of one.
-pub(super) const WRITE_AHEAD_LOG: &str = "no version has such a file: find out who wrote it there, and move it to another folder; FROM \
+const WRITE_AHEAD_LOG: &str = "no version has such a file: find out who wrote it there, and move it to another folder; FROM \
                                           fdl_fsck('<repository>'); shows all of them.";
 
 /// Why a command could not do what it was asked.

@@ -1,6 +1,5 @@
 //! What to do about each error of a repository.
 
-use super::error::WRITE_AHEAD_LOG;
 use super::{Code, Error};
 use crate::repo::RepoError;
 
@@ -59,7 +58,6 @@ impl From<RepoError> for Error {
                     None => format!("if you trust its publisher, allow more than max_catalog := {limit} (fdl_attach, fdl_checkout)."),
                 },
             ),
-            RepoError::WriteAheadLog { .. } => (Code::Corrupt, WRITE_AHEAD_LOG.into()),
             RepoError::Corrupt { .. } => {
                 (Code::Corrupt, "restore the object from a copy of the repository; nothing was changed.".into())
             }
