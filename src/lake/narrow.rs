@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::LakeError;
 use super::attach::read_only;
@@ -44,12 +44,7 @@ impl RowSource<'_> {
         folder: &Path,
         kept: &Kept,
     ) -> Result<Attached<'c>, LakeError> {
-        let copy = tempfile::Builder::new()
-            .prefix("rows-")
-            .tempdir_in(folder)
-            .map_err(|source| LakeError::io("create", folder, source))?
-            .keep()
-            .join("catalog");
+        let copy = new_copy(folder)?;
         let data_path = match self {
             Self::Frozen(catalog, data_path) => {
                 fs::copy(catalog, &copy).map_err(|source| LakeError::io("copy", catalog, source))?;
@@ -65,6 +60,41 @@ impl RowSource<'_> {
         narrow(connection, &copy, kept)?;
         Ok(connection.attach(&format!("ducklake:{}", copy.to_string_lossy()), read_only(data_path))?)
     }
+}
+
+/// Where a copy of a catalog can be made in the folder.
+fn new_copy(folder: &Path) -> Result<PathBuf, LakeError> {
+    let made = tempfile::Builder::new().prefix("rows-").tempdir_in(folder);
+    Ok(made.map_err(|source| LakeError::io("create", folder, source))?.keep().join("catalog"))
+}
+
+/// Whether what is deleted from a file is left out of what is read of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Deletions {
+    /// As a reader has it.
+    Kept,
+    /// All rows of the file are read.
+    Left,
+}
+
+/// Attaches a copy of a frozen catalog, made in the folder, in which one table has one file and no other has any, by DuckLake's numbers.
+pub(super) fn attach_file<'c>(
+    connection: &'c Connection,
+    (catalog, data_path): (&Path, &str),
+    folder: &Path,
+    (table, file): (i64, i64),
+    deletions: Deletions,
+) -> Result<Attached<'c>, LakeError> {
+    let copy = new_copy(folder)?;
+    fs::copy(catalog, &copy).map_err(|source| LakeError::io("copy", catalog, source))?;
+    narrow(connection, &copy, &Kept::from([(table, vec![file])]))?;
+    if deletions == Deletions::Left {
+        let attached = connection.attach(&copy.to_string_lossy(), sql!("TYPE duckdb"))?;
+        let database = identifier(attached.name());
+        connection.execute(sql!("DELETE FROM {database}.main.ducklake_delete_file", database))?;
+        attached.detach()?;
+    }
+    Ok(connection.attach(&format!("ducklake:{}", copy.to_string_lossy()), read_only(data_path))?)
 }
 
 fn narrow(connection: &Connection, copy: &Path, kept: &Kept) -> Result<(), LakeError> {

@@ -1,14 +1,17 @@
 //! `fdl_fsck(where)`: looks a repository through. A sound one gives no row.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::expire::one_ref;
 use super::{catalog_files, column, text};
-use crate::format::{DataDir, DataFile};
+use crate::engine::Connection;
+use crate::format::{DataDir, DataFile, VersionId, layout};
 use crate::lake;
-use crate::repo::{self, Depth, Finding, Fsck, FsckOptions, Level, LookInto, RepoError, Repository};
+use crate::repo::{self, Depth, Finding, Fsck, FsckOptions, Level, LookInto, RepoError, Repository, Resolved};
 use crate::sql::cache::temporary_folder;
+use crate::sql::catalogs::{self, Keep};
+use crate::sql::formats::SessionReader;
 use crate::sql::place::{Place, of_call};
 use crate::sql::{Arguments, ColumnType, Command, Context, Error, Output, Value};
 
@@ -76,12 +79,12 @@ fn row(finding: &Finding) -> Vec<Value> {
 /// already.
 fn unreadable(context: &Context, place: &Place, found: &Fsck) -> Result<Vec<Vec<Value>>, Error> {
     let store = place.access.store.as_ref();
-    let mut files: BTreeMap<String, u64> = BTreeMap::new();
+    let mut files: BTreeMap<String, (u64, VersionId)> = BTreeMap::new();
     for record in &found.live {
         let listed = context.block_on(repo::read_files(store, &found.data_dir, record))??;
         for DataFile { path, rows, deletes, .. } in listed.into_iter().flat_map(|l| l.tables).flat_map(|t| t.files) {
-            files.insert(path, rows);
-            files.extend(deletes.map(|deletes| (deletes.path, deletes.rows)));
+            files.insert(path, (rows, record.id));
+            files.extend(deletes.map(|deletes| (deletes.path, (deletes.rows, record.id))));
         }
     }
     let connection = context.connection()?;
@@ -93,20 +96,59 @@ fn unreadable(context: &Context, place: &Place, found: &Fsck) -> Result<Vec<Vec<
             |key: &str| key.strip_prefix(object.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
         files.retain(|key, _| !behind(key));
     }
-    let mut rows = Vec::new();
-    for (key, expected) in files {
+    let (mut wrong, mut doubtful) = (BTreeMap::new(), BTreeMap::<VersionId, BTreeSet<String>>::new());
+    for (key, (expected, version)) in files {
         let problem = match lake::count_rows(&connection, &repo::place(store, &key)) {
             Ok(count) if count == expected => continue,
             Ok(count) => format!("it holds {count} rows, and the catalog says {expected}"),
             Err(error) => format!("it cannot be read: {error}"),
         };
-        rows.push(row(&Finding {
-            level: Level::Error,
-            code: repo::Code::Content,
-            object: key,
-            problem,
-            repair: Some(found.replace.clone()),
-        }));
+        doubtful.entry(version).or_default().insert(key.clone());
+        wrong.insert(key, problem);
     }
-    Ok(rows)
+    let special = special(context, &connection, place, (found, &doubtful))?;
+    let has_ducklake = special.is_some();
+    for (key, problem) in special.into_iter().flatten() {
+        match problem {
+            Some(problem) => wrong.insert(key, problem),
+            None => wrong.remove(&key),
+        };
+    }
+    let finding = |(object, problem): (String, String)| {
+        // Without DuckLake nobody can tell, and what may be sound is not to be deleted.
+        let is_parquet = object.ends_with(".parquet") && !problem.contains("encrypt");
+        let (level, repair) = match has_ducklake || is_parquet {
+            true => (Level::Error, Some(found.replace.clone())),
+            false => (Level::Warning, None),
+        };
+        row(&Finding { level, code: repo::Code::Content, object, problem, repair })
+    };
+    Ok(wrong.into_iter().map(finding).collect())
+}
+
+/// What is wrong with files that are no sound Parquet to DuckDB, by the versions that name them: they may be deletion vectors or
+/// encrypted, and then DuckLake reads them. Nothing of a file that is neither, and nothing at all without DuckLake.
+fn special(
+    context: &Context,
+    connection: &Connection,
+    place: &Place,
+    (found, files): (&Fsck, &BTreeMap<VersionId, BTreeSet<String>>),
+) -> Result<Option<BTreeMap<String, Option<String>>>, Error> {
+    if files.is_empty() {
+        return Ok(Some(BTreeMap::new()));
+    }
+    let Some(reader) = SessionReader::if_any(connection)? else { return Ok(None) };
+    let repository = context.block_on(Repository::open(Arc::clone(&place.access.store)))??;
+    let (keep, folder, data_path) = (Keep::dropped()?, temporary_folder()?, repository.data_path());
+    let mut read = BTreeMap::new();
+    for (version, keys) in files {
+        let resolved = Resolved { version: Some(*version), reference: None, etag: None };
+        // What is wrong with its catalog is found elsewhere.
+        let Ok(catalog) = catalogs::open(context, &repository, &resolved, &reader, (&keep, layout::MAX_CATALOG)) else {
+            continue;
+        };
+        let catalog = (catalog.file.as_path(), data_path.as_str());
+        read.extend(lake::read_special_files(connection, catalog, (&found.data_dir, keys), folder.path())?);
+    }
+    Ok(Some(read))
 }
