@@ -140,7 +140,9 @@ fn special(
     for (version, keys) in files {
         let resolved = Resolved { version: Some(*version), reference: None, etag: None };
         // What is wrong with its catalog is found elsewhere.
-        let Ok(catalog) = catalogs::open(context, &repository, &resolved, &reader, (&keep, MAX_CATALOG)) else { continue };
+        let Ok(catalog) = catalogs::open(context, &repository, &resolved, &reader, (&keep, MAX_CATALOG)) else {
+            continue;
+        };
         let catalog = (catalog.file.as_path(), data_path.as_str());
         read.extend(lake::read_special_files(connection, catalog, (&found.data_dir, keys), folder.path())?);
     }
