@@ -89,8 +89,10 @@ impl FromStr for Revision {
     type Err = FormatError;
 
     fn from_str(text: &str) -> Result<Self, FormatError> {
-        let (base, back) = match text.trim().split_once('~') {
-            None => (text.trim(), 0),
+        // Nothing but white space is nothing; white space beside a name is part of a name that there is not.
+        let given = if text.trim().is_empty() { "" } else { text };
+        let (base, back) = match given.split_once('~') {
+            None => (given, 0),
             Some((base, back)) => (base, generations(text, back)?),
         };
         let base = parse_base(text, base)?;
@@ -182,6 +184,9 @@ mod tests {
             "main~4294967296",
             "Main",
             "a b",
+            "main\n",
+            " main",
+            "HEAD ",
             "refs/heads/",
             "refs/x",
             "../x",

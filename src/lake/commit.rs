@@ -13,11 +13,12 @@ use super::freeze::{FreezeOptions, freeze};
 use super::narrow::RowSource;
 use super::other_formats::{session_catalog, wanted, write_other_formats};
 use super::restore::restore;
-use super::sources;
 use super::working::{
-    BETWEEN_LOOKS, flush_inlined, forget_scheduled_deletions, latest_snapshot, require_format, require_no_transaction,
+    BETWEEN_LOOKS, flush_inlined, forget_inlined_past, forget_scheduled_deletions, latest_snapshot, require_format,
+    require_no_transaction,
 };
 use super::working_copy::{Checkout, WorkingCopy};
+use super::{shared, sources};
 use crate::engine::{Connection, EngineError, EngineErrorKind, qualified, sql};
 use crate::format::{
     Author, CatalogEntry, CatalogFormat, FDL_VERSION, Record, Sha256, SourceFile, Timestamp, VersionId, layout,
@@ -81,6 +82,9 @@ pub fn commit(
     let named_sources = sources::named(&request.sources)?;
     require_no_transaction(connection, copy.file())?;
     require_format(connection, copy.file())?;
+    if !request.keep_snapshots {
+        forget_inlined_past(connection, copy.file())?;
+    }
     flush_inlined(connection, copy.file(), &checkout.data_path)?;
     let scratch = copy.scratch()?;
     let catalog = scratch.join(layout::CATALOG);
@@ -103,6 +107,7 @@ pub fn commit(
         frozen = Frozen::make(connection, copy, checkout, &catalog, options)?;
     }
     let description = describe(&frozen.contents, &checkout.data_dir)?;
+    shared::follow_the_parent(checkout, &frozen.contents);
     let mut commit = Commit {
         version: parent,
         parent,

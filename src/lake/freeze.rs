@@ -6,7 +6,7 @@ use super::copy::{self, Which};
 use super::template::template;
 use super::working_copy::Checkout;
 use super::{LakeError, numbers, paths, statistics};
-use crate::engine::{Connection, Sql, identifier, literal, sql};
+use crate::engine::{Connection, Identifier, Sql, identifier, literal, sql};
 
 /// Rows of file statistics from which on the frozen file has DuckDB's usual block size. Below it blocks are small: an
 /// empty catalog is then 0.7 MB instead of 2.4 MB.
@@ -75,11 +75,38 @@ fn copy_working(
     numbers::keep_highest(connection, &to, &from, &to)?;
     statistics::of_the_files(connection, target.name())?;
     finish(target.name())?;
+    for table in CHANGED {
+        write_anew(connection, &to, table)?;
+    }
     transaction.commit()?;
     connection.execute(sql!("CHECKPOINT {to}", to))?;
     target.detach()?;
     source.detach()?;
     facts.integer(0).map_err(LakeError::from)
+}
+
+/// The tables whose rows a freeze changes after it has copied them.
+const CHANGED: [&str; 6] = [
+    "ducklake_metadata",
+    "ducklake_schema",
+    "ducklake_table",
+    "ducklake_data_file",
+    "ducklake_delete_file",
+    "ducklake_table_column_stats",
+];
+
+/// Writes a table of the new catalog anew, with the rows that it has now. DuckDB's own statistics of a column widen and never narrow, and
+/// would keep in the file what a row was before it was changed: a value that is gone, or a folder of this machine.
+fn write_anew(connection: &Connection, to: &Identifier, table: &str) -> Result<(), LakeError> {
+    let Some(create) = template(connection)?.create_one(to, table) else { return Ok(()) };
+    let table = identifier(table);
+    Ok(connection.execute(sql!(
+        "CREATE OR REPLACE TEMP TABLE fdl_rows AS FROM {to}.main.{table}; DROP TABLE {to}.main.{table}; {create}; \
+         INSERT INTO {to}.main.{table} FROM temp.fdl_rows; DROP TABLE temp.fdl_rows",
+        to,
+        table,
+        create
+    ))?)
 }
 
 /// The options with which the file of a catalog is made, given how many rows of file statistics it will hold. Older DuckDB

@@ -22,6 +22,7 @@ mod paths;
 mod reader;
 mod restore;
 mod rows;
+mod shared;
 mod sources;
 mod special_files;
 mod statistics;

@@ -41,20 +41,29 @@ impl Template {
 
     /// The statements that make its tables, empty, in the schema `main` of a database.
     pub(super) fn create(&self, database: &Identifier) -> impl Iterator<Item = Sql> {
-        self.tables.iter().map(move |table| {
-            let columns = table.columns.iter().map(Column::definition);
-            let keys: Vec<_> = table.columns.iter().filter(|column| column.is_key).collect();
-            let key = (!keys.is_empty()).then(|| {
-                let names = Sql::join(keys.iter().map(|column| identifier(&column.name)), ", ");
-                sql!("PRIMARY KEY({names})", names)
-            });
-            sql!(
-                "CREATE TABLE {database}.main.{name}({columns})",
-                database,
-                name = identifier(&table.name),
-                columns = Sql::join(columns.chain(key), ", ")
-            )
-        })
+        self.tables.iter().map(move |table| table.create(database))
+    }
+
+    /// The statement that makes one of them.
+    pub(super) fn create_one(&self, database: &Identifier, name: &str) -> Option<Sql> {
+        self.tables.iter().find(|table| table.name == name).map(|table| table.create(database))
+    }
+}
+
+impl Table {
+    fn create(&self, database: &Identifier) -> Sql {
+        let columns = self.columns.iter().map(Column::definition);
+        let keys: Vec<_> = self.columns.iter().filter(|column| column.is_key).collect();
+        let key = (!keys.is_empty()).then(|| {
+            let names = Sql::join(keys.iter().map(|column| identifier(&column.name)), ", ");
+            sql!("PRIMARY KEY({names})", names)
+        });
+        sql!(
+            "CREATE TABLE {database}.main.{name}({columns})",
+            database,
+            name = identifier(&self.name),
+            columns = Sql::join(columns.chain(key), ", ")
+        )
     }
 }
 

@@ -218,6 +218,38 @@ pub fn flush_inlined(connection: &Connection, working: &Path, data_path: &str) -
     }
 }
 
+/// Takes rows out of the catalog that were deleted or updated while they were inlined. A flush would write them to a Parquet file, with
+/// its statistics, for snapshots that no version has.
+///
+/// # Errors
+/// DuckDB's.
+pub fn forget_inlined_past(connection: &Connection, working: &Path) -> Result<(), LakeError> {
+    let tables = connection.query(sql!(
+        "SELECT name FROM {master} WHERE type = 'table' AND starts_with(name, 'ducklake_inlined_data_') \
+         AND name <> 'ducklake_inlined_data_tables' ORDER BY name",
+        master = scan(working, "sqlite_master")
+    ))?;
+    let mut past = Vec::new();
+    for table in tables {
+        let name = table.text(0)?;
+        let ended = sql!("SELECT 1 FROM {rows} WHERE end_snapshot IS NOT NULL LIMIT 1", rows = scan(working, name));
+        if !connection.query(ended)?.is_empty() {
+            past.push(name.to_owned());
+        }
+    }
+    if past.is_empty() {
+        return Ok(());
+    }
+    let attached = connection.attach(&working.to_string_lossy(), sql!("TYPE sqlite, BUSY_TIMEOUT 5000"))?;
+    let (database, transaction) = (identifier(attached.name()), connection.begin()?);
+    for table in &past {
+        let table = identifier(table);
+        connection.execute(sql!("DELETE FROM {database}.{table} WHERE end_snapshot IS NOT NULL", database, table))?;
+    }
+    transaction.commit()?;
+    Ok(attached.detach()?)
+}
+
 /// Adds a snapshot that changes nothing but the version of the schema. Sessions that have the catalog attached know by
 /// that version which tables of inlined rows there are, and a flush drops some.
 fn renew_schema_version(connection: &Connection, working: &Path) -> Result<(), LakeError> {

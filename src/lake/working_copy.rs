@@ -14,6 +14,7 @@ use super::LakeError;
 use crate::format::{CatalogFormat, DataDir, FDL_VERSION, RefName, VersionId, layout, read_small, supported};
 
 const STATE: &str = "state.json";
+const LOCK: &str = "lock";
 
 /// What a working catalog was made from and what was made of it since.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,7 +90,7 @@ impl WorkingCopy {
         let folder = folder(file);
         let is_new = !folder.exists();
         fs::create_dir_all(&folder).map_err(|source| LakeError::io("create", &folder, source))?;
-        let path = folder.join("lock");
+        let path = folder.join(LOCK);
         let lock = File::options()
             .create(true)
             .truncate(false)
@@ -206,6 +207,10 @@ impl WorkingCopy {
         self.write(&State { fdl, current: current.cloned(), next: Some(next.clone()) })?;
         may_replace()?;
         self.remove_logs()?;
+        // SQLite gives nobody else the right to write, whatever the umask says.
+        let like = self.folder.join(LOCK);
+        let mode = fs::metadata(&like).map_err(|source| LakeError::io("read", &like, source))?.permissions();
+        fs::set_permissions(catalog, mode).map_err(|source| LakeError::io("write", catalog, source))?;
         fs::rename(catalog, &self.file).map_err(|source| LakeError::io("write", &self.file, source))?;
         if let Some(parent) = self.file.parent() {
             sync(parent)?;
@@ -235,7 +240,11 @@ impl WorkingCopy {
         let failed = |source| LakeError::io("write", &path, source);
         let mut text = serde_json::to_vec_pretty(state).map_err(|error| failed(error.into()))?;
         text.push(b'\n');
-        let mut file = tempfile::NamedTempFile::new_in(&self.folder).map_err(failed)?;
+        let mut builder = tempfile::Builder::new();
+        // Those of any new file, by the umask: a temporary file is its owner's alone.
+        #[cfg(unix)]
+        builder.permissions(<fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o666));
+        let mut file = builder.tempfile_in(&self.folder).map_err(failed)?;
         file.write_all(&text).map_err(failed)?;
         file.as_file().sync_all().map_err(failed)?;
         file.persist(&path).map_err(|error| failed(error.error))?;

@@ -261,3 +261,16 @@ def test_links_do_not_lead_out(connect, repo, bare):
     (repo.path / "refs/heads/main").symlink_to(bare / "secret")
     message = error_of(connect(), "FROM fdl_url('repo')")
     assert ERROR.fullmatch(message) and "01a00000" not in message
+
+
+def test_white_space_is_no_part_of_a_name(connect, repo):
+    connection = connect()
+    for call in ("CALL fdl_checkout('repo', ref := E'main\\n', alias := 'x')", "CALL fdl_attach('repo', ref := ' v1', alias := 'x')"):
+        refused(connection, call, "FDL-BAD-ARGUMENT", "neither a branch")
+
+
+def test_a_tag_cannot_be_pushed_to(connect, repo):
+    connection = connect()
+    lake_of(connection)
+    found = refused(connection, "CALL fdl_push('lake', ref := 'refs/tags/dev')", "FDL-BAD-ARGUMENT", "refs/tags/dev is no branch", "ref := ")
+    assert "checked out" not in found["sentence"]

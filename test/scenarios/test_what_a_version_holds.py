@@ -164,3 +164,27 @@ s("CREATE OR REPLACE TABLE lake.t AS FROM lake.t ORDER BY id DESC"), require_no_
 assert s.table("fsck", at, depth="content") == []
 say(read("FROM seen.t ORDER BY id"))
 """) == [{"id": 1}, {"id": 2}]
+
+
+def test_inlined_rows_that_are_gone_are_in_nothing_that_is_published(told):
+    """DuckLake keeps small inserts inside the catalog, and a deleted one until it is flushed: to a file whose statistics have it."""
+    assert told("""
+path = s.fdl("status", "lake")["path"]
+s("DETACH lake"), s(f"ATTACH {quoted('ducklake:sqlite:' + path)} AS lake (META_JOURNAL_MODE 'WAL', DATA_INLINING_ROW_LIMIT 10)")
+s("CREATE TABLE lake.t (id INTEGER, note VARCHAR)"), s("CREATE TABLE lake.u (id INTEGER, note VARCHAR)")
+s("INSERT INTO lake.t VALUES (1, 'kept'), (2, 'zz-hush')"), s("DELETE FROM lake.t WHERE id = 2"), s("UPDATE lake.t SET id = 3 WHERE id = 1")
+s("INSERT INTO lake.u VALUES (1, 'zz-hush')"), s("DELETE FROM lake.u")
+s.publish("one")
+from pathlib import Path
+mark = s.value("SELECT max(value) FROM __ducklake_metadata_lake.main.ducklake_metadata WHERE key = 'fdl_checkout'").encode()
+for hidden in (b"zz-hush", mark):
+    assert [str(file) for file in Path(at).rglob("*") if file.is_file() and hidden in file.read_bytes()] == []
+assert s("SELECT count(*) AS n, max(note) AS note FROM lake.t") == [{"n": 1, "note": "kept"}], s("FROM lake.t")
+s("INSERT INTO lake.t VALUES (4, 'later')"), s("DELETE FROM lake.t WHERE id = 3")
+assert s.fdl("status", "lake")["uncommitted"] is True
+s.publish("two")
+assert s.fdl("status", "lake")["uncommitted"] is False
+sound = s.table("fsck", at, depth="content")
+assert sound == [], sound
+say(s("FROM lake.t") + read("FROM seen.t") + read("SELECT count(*) AS n FROM seen.u"))
+""") == [{"id": 4, "note": "later"}, {"id": 4, "note": "later"}, {"n": 0}]

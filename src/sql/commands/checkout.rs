@@ -1,9 +1,9 @@
 //! `fdl_checkout(repository)`: makes a working catalog of a version.
 
-use std::fs;
 use std::path::{Path, PathBuf, absolute};
 use std::str::FromStr;
 use std::sync::Arc;
+use std::{fs, io};
 
 use super::{column, flag, text};
 use crate::engine::{Connection, literal};
@@ -151,21 +151,31 @@ fn run(context: &Context, arguments: &Arguments) -> Result<Output, Error> {
     ]))
 }
 
-/// The file of the working catalog, absolute, in a folder that exists.
+/// The file of the working catalog, absolute. Its folder is made with what fdl keeps beside it, should it not be there.
 fn working_file(given: Option<&str>, alias: &str) -> Result<PathBuf, Error> {
     let path = given.map_or_else(|| PathBuf::from(format!("{alias}.sqlite")), expand);
     let path = absolute(&path).map_err(|source| LakeError::Io { action: "find", path: path.clone(), source })?;
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(Error::bad_argument(format!("path {} names no file", path.display())));
     };
-    let folder =
-        folder.canonicalize().map_err(|source| LakeError::Io { action: "find", path: folder.to_owned(), source })?;
-    let path = folder.join(name);
+    let path = canonical(folder)
+        .map_err(|source| LakeError::Io { action: "find", path: folder.to_owned(), source })?
+        .join(name);
     let dangling = path.is_symlink() && !path.exists();
     if path.is_dir() || dangling {
         return Err(LakeError::ForeignFile { path }.into());
     }
     Ok(path.canonicalize().unwrap_or(path))
+}
+
+/// The path of a folder without links, of which the last parts may not be there.
+fn canonical(folder: &Path) -> io::Result<PathBuf> {
+    match (folder.canonicalize(), folder.parent(), folder.file_name()) {
+        (Err(error), Some(above), Some(name)) if error.kind() == io::ErrorKind::NotFound && !folder.is_symlink() => {
+            Ok(canonical(above)?.join(name))
+        }
+        (found, ..) => found,
+    }
 }
 
 /// What is at the place of the working catalog; an error when it is something that fdl must not touch.
