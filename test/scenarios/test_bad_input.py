@@ -57,7 +57,8 @@ def test_no_lake_there(connect, call, bare):
 
 @pytest.mark.parametrize("call", ["fdl_init({})", *OF_A_REPOSITORY])
 def test_stores_of_a_kind_that_is_not_known(connect, call):
-    refused(connect(), "CALL " + call.format("'gs://bucket/x'"), "FDL-STORE")
+    refused(connect(), "CALL " + call.format("'ftp://example.org/x'"), "FDL-STORE")
+    refused(connect(), "CALL " + call.format("'gs://bucket/x'"), "FDL-BAD-ARGUMENT", "write s3:// with the endpoint")
 
 
 @pytest.mark.parametrize("call", ["fdl_init({})", "fdl_log({})"])
