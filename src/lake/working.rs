@@ -113,7 +113,7 @@ pub fn latest_snapshot(connection: &Connection, working: &Path) -> Result<Option
     }
     // A scan of a table that is not there is an internal error of DuckDB, after which the database is unusable.
     let known = connection.row(sql!(
-        "SELECT count(*) FROM {master} WHERE name IN ('ducklake_snapshot', 'ducklake_metadata')",
+        "SELECT count(*) FROM {master} WHERE name = 'ducklake_snapshot' OR (name = 'ducklake_metadata' AND contains(sql, 'scope'))",
         master = scan(working, "sqlite_master")
     ));
     match known.and_then(|row| row.count(0)) {

@@ -113,7 +113,7 @@ def test_the_old_one_reads_what_the_new_one_wrote(start, old, kind):
     assert written["catalogs"]["0.3"]["size"] == place.size(f"versions/{version}/catalogs/0.3.duckdb")
     read = old(HOLDS.format(setup=place.setup, where=place.location))
     if kind == "folder":
-        assert read["catalog"].endswith(f"versions/{version}/catalogs/0.3.duckdb")
+        assert written["catalogs"]["0.3"]["sha256"] in read["catalog"]
     held = holding(session, "lake")
     assert read["held"] == held
     assert len(held["main.towns"]) == 900
