@@ -21,7 +21,7 @@ use super::working_copy::{Checkout, WorkingCopy};
 use super::{shared, sources};
 use crate::engine::{Connection, EngineError, EngineErrorKind, qualified, sql};
 use crate::format::{
-    Author, CatalogEntry, CatalogFormat, FDL_VERSION, Record, Sha256, SourceFile, Timestamp, VersionId, layout,
+    Author, CatalogEntry, CatalogFormat, FDL_VERSION, Files, Record, Sha256, SourceFile, Timestamp, VersionId, layout,
     read_small,
 };
 use crate::sign::Signer;
@@ -136,6 +136,9 @@ pub fn commit(
             sources: sources::keep(&scratch, &named_sources)?,
         };
         commit.notes.extend(wanted.notes);
+        let published = parent.and_then(|id| fs::read(copy.version(id).join(layout::FILES_JSON)).ok());
+        let published = published.and_then(|bytes| Files::parse(&bytes, &checkout.data_dir).ok());
+        commit.notes.extend(names_that_servers_decode(&commit.description.files, published.as_ref()));
         write_version(&scratch, &frozen.contents, &commit.description, &request, parent, beside)?;
         copy.keep_version(&scratch, request.id)?;
         checkout.local.push(request.id);
@@ -341,6 +344,20 @@ fn unbound_views(contents: &Contents, description: &Description) -> Option<Strin
     Some(format!(
         "views that name what is not in the version, so that readers may not be able to use them: {}",
         description.unbound.join(", ")
+    ))
+}
+
+/// DuckDB asks a web server for a file by the name that it has in the catalog, and the server takes a percent sign in it for an escape.
+/// Told of files that the parent has not.
+fn names_that_servers_decode(files: &Files, published: Option<&Files>) -> Option<String> {
+    fn paths(files: &Files) -> impl Iterator<Item = &str> {
+        files.tables.iter().flat_map(|table| &table.files).map(|file| file.path.as_str())
+    }
+    let before: BTreeSet<&str> = published.into_iter().flat_map(paths).collect();
+    let odd = paths(files).find(|path| path.contains(['%', '#', '?']) && !before.contains(path))?;
+    Some(format!(
+        "files whose names hold %, # or ?, as of partition values with a space, a slash or other letters than ASCII, are not found when the \
+         version is attached through a plain web server (docs/hosting.md): {odd}"
     ))
 }
 

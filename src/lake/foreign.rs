@@ -6,14 +6,13 @@
 
 use std::path::Path;
 
-use super::LakeError;
 use super::attach::require_no_wal;
 use super::definition::Contents;
 use super::freeze::new_file;
 use super::layouts::Known;
 use super::reader::Reader;
 use super::template::{Template, template};
-use super::types;
+use super::{LakeError, foreign_values, types};
 use crate::engine::{
     Connection, EngineError, EngineErrorKind, Identifier, Limits, Private, PrivateFile, Sql, identifier, sql,
 };
@@ -301,6 +300,10 @@ impl<'a> Instance<'a> {
             if !types::is_known(name) {
                 return self.corrupt(format!("a column has the type {name:?}, which DuckLake has not"));
             }
+        }
+        let has = |table: &str| self.layout.has(table);
+        if let Some(why) = foreign_values::odd_value(connection, &database, &has)? {
+            return self.corrupt(why);
         }
         self.check_inlined()
     }

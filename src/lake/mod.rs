@@ -12,6 +12,7 @@ mod describe;
 mod error;
 mod extensions;
 mod foreign;
+mod foreign_values;
 mod freeze;
 mod layouts;
 mod locate;

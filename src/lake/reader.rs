@@ -236,9 +236,11 @@ impl<'a> Reader<'a> {
              THEN {whole_from} END \
              FROM {db}.ducklake_data_file f \
              LEFT JOIN {db}.ducklake_delete_file d ON d.data_file_id = f.data_file_id {deletes} \
-             LEFT JOIN (SELECT DISTINCT ON (table_id) * FROM {db}.ducklake_table ORDER BY table_id, begin_snapshot DESC) t \
+             LEFT JOIN (SELECT DISTINCT ON (table_id) * FROM {db}.ducklake_table \
+             ORDER BY table_id, end_snapshot IS NOT NULL, begin_snapshot DESC) t \
              ON t.table_id = f.table_id \
-             LEFT JOIN {db}.ducklake_schema s ON s.schema_id = t.schema_id \
+             LEFT JOIN (SELECT DISTINCT ON (schema_id) * FROM {db}.ducklake_schema \
+             ORDER BY schema_id, end_snapshot IS NOT NULL, begin_snapshot DESC) s ON s.schema_id = t.schema_id \
              WHERE {which} ORDER BY f.table_id, f.data_file_id, d.delete_file_id",
             data_path = path("f"),
             delete_path = path("d"),

@@ -43,7 +43,7 @@ pub(super) fn of_ducklake(name: &str) -> Option<SqlType> {
 
 /// Whether DuckLake has a type of this name, scalar or not.
 pub(super) fn is_known(name: &str) -> bool {
-    const OTHERS: [&str; 7] = ["struct", "list", "map", "decimal", "time_ns", "timestamptz_ns", "unknown"];
+    const OTHERS: [&str; 6] = ["struct", "list", "map", "decimal", "time_ns", "timestamptz_ns"];
     OTHERS.contains(&name) || of_ducklake(name).is_some()
 }
 

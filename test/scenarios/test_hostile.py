@@ -62,6 +62,17 @@ ATTACKS = {
     "rows in the catalog": (["CREATE TABLE ducklake_inlined_data_1_1 (row_id BIGINT, begin_snapshot BIGINT, end_snapshot BIGINT, a BIGINT)",
                              "INSERT INTO ducklake_inlined_data_1_1 VALUES (0, 0, NULL, 1)"], "ducklake_inlined_data_1_1"),
     "a table named as SQL": (['CREATE TABLE "ducklake_inlined_data_1_1; DROP TABLE x" (a INTEGER)'], "DROP TABLE x"),
+    # DuckLake takes a row for current by the number of the snapshot, and would show what fdl had not looked at.
+    "a table that ends in the future": (["UPDATE ducklake_table SET end_snapshot = 1000000"], "ducklake_table begins or ends"),
+    "a column that begins in the future": (["INSERT INTO ducklake_column SELECT * REPLACE (1000000 AS begin_snapshot, 1000001 AS end_snapshot) FROM "
+                                            "ducklake_column LIMIT 1"], "ducklake_column begins or ends"),
+    # These made DuckDB give up the user's database, at the next SHOW ALL TABLES.
+    "no next number": (["UPDATE ducklake_snapshot SET next_file_id = NULL"], "ducklake_snapshot.next_file_id"),
+    "a column without a number": (["UPDATE ducklake_column SET nulls_allowed = NULL"], "ducklake_column.nulls_allowed"),
+    "a number that is too large": (["UPDATE ducklake_column SET column_id = 3000000000 WHERE column_id = 1"], "a column number"),
+    "a type that is none": (["UPDATE ducklake_column SET column_type = 'unknown'"], "unknown"),
+    "a list without an element": (["UPDATE ducklake_column SET column_type = 'list'"], "a nested column"),
+    "a macro without a body": (["INSERT INTO ducklake_macro VALUES (0, 99, 'm', 0, NULL)"], "a macro has no implementation"),
     "no format": (["DELETE FROM ducklake_metadata WHERE key = 'version'"], "format"),
 }
 
@@ -98,6 +109,36 @@ def test_what_no_catalog_has(scene, bare, attack):
         found = str(rows(scene, f"FROM {call}"))
         assert SECRET not in found and names in found, f"{call}: {found}"
         unharmed(scene, bare)
+
+
+LEAVING = {
+    "a folder of a table that is absolute": ["UPDATE ducklake_table SET path = '{bare}/elsewhere/', path_is_relative = false"],
+    "a folder of a table that leads out": ["UPDATE ducklake_table SET path = '../../../elsewhere/'"],
+    "a folder of a schema that leads out": ["UPDATE ducklake_schema SET path = '../../elsewhere/'"],
+    "a folder of a table that has no files": ["DELETE FROM ducklake_data_file", "UPDATE ducklake_table SET path = '/elsewhere/', path_is_relative = false"],
+    "a file that is a query to another service": ["UPDATE ducklake_data_file SET path = path || '?s3_endpoint=evil.example.org'"],
+}
+
+
+@pytest.mark.parametrize("attack", LEAVING)
+def test_what_leads_out_of_the_data_folder(scene, bare, attack):
+    (bare / "elsewhere").mkdir()
+    hostile.forge("bad", *[statement.format(bare=bare) for statement in LEAVING[attack]], without_json=True)
+    for call in ("fdl_attach('bad', alias := 'x')", "fdl_checkout('bad', alias := 'x')", "fdl_files('bad')"):
+        assert "[FDL-BAD-PATH]" in error_of(scene, f"FROM {call}"), call
+        unharmed(scene, bare)
+    assert not list((bare / "elsewhere").iterdir())
+
+
+def test_sort_keys_that_are_sql_are_told(scene):
+    lake_of(scene)
+    scene.execute("ALTER TABLE lake.t SET SORTED BY (n)" if "n" in [row[0] for row in scene.execute("DESCRIBE lake.t").fetchall()] else
+                  f"ALTER TABLE lake.t SET SORTED BY ({scene.execute('DESCRIBE lake.t').fetchall()[0][0]})")
+    rows(scene, "FROM fdl_push('lake', message := 'sorted')")
+    assert rows(scene, "SELECT note FROM fdl_attach('repo', alias := 'plain')")[0]["note"] is None
+    hostile.forge("repo", "UPDATE ducklake_sort_expression SET expression = '(SELECT 1)'")
+    (found,) = rows(scene, "SELECT note FROM fdl_attach('repo', alias := 'other')")
+    assert "1 table with sort expressions (main.t)" in found["note"]
 
 
 def test_a_format_that_is_not_known(scene, bare):

@@ -188,3 +188,15 @@ sound = s.table("fsck", at, depth="content")
 assert sound == [], sound
 say(s("FROM lake.t") + read("FROM seen.t") + read("SELECT count(*) AS n FROM seen.u"))
 """) == [{"id": 4, "note": "later"}, {"id": 4, "note": "later"}, {"n": 0}]
+
+
+def test_names_that_web_servers_decode_are_told_once(told):
+    assert told("""
+s("CREATE TABLE lake.t (country VARCHAR, n INTEGER)"), s("ALTER TABLE lake.t SET PARTITIONED BY (country)")
+notes = []
+for country in ("Japan", "United States", "France"):
+    s(f"INSERT INTO lake.t VALUES ('{country}', 1)")
+    note = s.publish(country)["note"]
+    notes.append(note and "country=United%20States" in note and "docs/hosting.md" in note)
+say(notes)
+""") == [None, True, None]
