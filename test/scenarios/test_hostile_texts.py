@@ -100,7 +100,8 @@ def same_statements(connection, clean):
     statements, errors = run(connection)
     for call, error in errors:
         assert "[FDL-" in error or "lake" in error, f"{call}: {error}"
-    more = statements - clean - {"ROLLBACK"}
+    # DuckLake looks for deletions inside the working catalog by the number of a table; there are tables 1 to 3.
+    more = {statement for statement in statements - clean - {"ROLLBACK"} if not re.fullmatch(r"SELECT NULL FROM \?\.\?\.ducklake_inlined_delete_\d LIMIT \?", statement)}
     assert not more, more
     assert not [path for path in Path(".").rglob("PWNED*")]
     assert connection.execute("SELECT 42").fetchone() == (42,)
