@@ -52,6 +52,10 @@ pub(super) async fn put(
 /// Answers a DELETE of a ref. The default branch stays.
 pub(super) async fn delete(shared: &Arc<Shared>, headers: &HeaderMap, name: RefName) -> Result<Response, Refusal> {
     may_change(shared, &name)?;
+    // A link or a pipe in its place is no ref of this repository.
+    if let Err(error @ StoreError::NotRegular { .. }) = shared.store().head(name.key()).await {
+        return Err(Refusal::unread(&error));
+    }
     let Some(held) = held(shared, headers, &name).await? else {
         return Err(Refusal::not_found(name.key()));
     };

@@ -59,7 +59,7 @@ def test_a_name_that_is_taken(connect, repo, call, alias):
     assert connection.execute("FROM taken.t").fetchall() == [(1,)]
 
 
-@pytest.mark.parametrize("path", ["no/such/folder/x.sqlite", "", ".", "..", "/", "repo", "repo/fdl.json"])
+@pytest.mark.parametrize("path", ["repo/such/folder/x.sqlite", "", ".", "..", "/", "repo", "repo/fdl.json"])
 def test_paths_that_will_not_do(connect, repo, path):
     refused(connect(), f"CALL fdl_checkout('repo', alias := 'x', path := {quoted(path)})", ("FDL-BAD-ARGUMENT", "FDL-EXISTS", "FDL-NOT-FOUND", "FDL-STORE"))
 
