@@ -384,5 +384,5 @@ fn records_of_a_push_have_a_limit() {
     assert_eq!(scene.client.put(&format!("/{key}"), &[NEW], record.to_string().as_bytes()).status, 413);
     put(&scene.store, &key, record.to_string());
     let answer = scene.client.put_ref(MAIN, &scene.client.unchanged(MAIN), chain[0].id());
-    assert!(answer.status == 409 && answer.message().contains("records are too long"), "{answer:?}");
+    assert!(answer.status == 409 && answer.message().contains("more than 1048576 bytes"), "{answer:?}");
 }
